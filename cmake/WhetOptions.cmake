@@ -1,0 +1,31 @@
+# Compiler flags, ccache, linker and sanitizers.
+option(WHET_WERROR "treat warnings as errors" ON)
+set(WHET_SANITIZE "" CACHE STRING "sanitizers for every target, e.g. address,undefined")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT DEFINED ENV{WHET_NO_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+# A switch over one of our closed enums must name every value.
+add_compile_options(-Werror=switch)
+if(WHET_WERROR)
+  add_compile_options(-Werror)
+  # gcc 12 reports these from inside the standard library at -O2.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options(-Wno-error=maybe-uninitialized -Wno-error=restrict -Wno-error=array-bounds
+                        -Wno-error=stringop-overflow -Wno-error=stringop-overread
+                        -Wno-error=free-nonheap-object -Wno-error=dangling-pointer)
+  endif()
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # assertions of our own stay on: they are CHECKs, not assert()
+if(WHET_SANITIZE)
+  add_compile_options(-fsanitize=${WHET_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${WHET_SANITIZE})
+endif()
