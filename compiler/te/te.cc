@@ -1,5 +1,7 @@
 #include "compiler/te/te.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 namespace whet::te {

@@ -1,0 +1,311 @@
+#include "compiler/expr/expr.h"
+
+#include <cmath>
+
+namespace whet::expr {
+
+std::string_view ToString(Scope s) {
+  switch (s) {
+#define X(id, name) case Scope::id: return name;
+    WHET_SCOPES(X)
+#undef X
+  }
+  return "?";
+}
+
+StatusOr<Scope> ParseScope(std::string_view text) {
+#define X(id, name) if (text == name) return Scope::id;
+  WHET_SCOPES(X)
+#undef X
+  return InvalidArgument("unknown scope '{}'; scopes are global, local, shared, register, tile", text);
+}
+
+std::string_view ToString(BinaryOp op) {
+  switch (op) {
+#define X(id, sym, prec) case BinaryOp::id: return sym;
+    WHET_BINARY_OPS(X)
+#undef X
+  }
+  return "?";
+}
+
+std::string_view ToString(Intrinsic op) {
+  switch (op) {
+#define X(id, name) case Intrinsic::id: return name;
+    WHET_INTRINSICS(X)
+#undef X
+  }
+  return "?";
+}
+
+int64_t BufferNode::num_elements() const {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return n;
+}
+
+Buffer MakeBuffer(std::string name, DType dtype, std::vector<int64_t> shape, Scope scope,
+                  bool constant) {
+  auto* b = new BufferNode;
+  b->name = std::move(name);
+  b->dtype = dtype;
+  b->shape = std::move(shape);
+  b->scope = scope;
+  b->constant = constant;
+  return Buffer(b);
+}
+
+namespace {
+
+int64_t FloorDivInt(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+ExprNode* NewNode(Kind kind, DType dtype) {
+  auto* n = new ExprNode;
+  n->kind = kind;
+  n->dtype = dtype;
+  return n;
+}
+
+bool IsComparison(BinaryOp op) {
+  return op == BinaryOp::kEq || op == BinaryOp::kNe || op == BinaryOp::kLt || op == BinaryOp::kLe;
+}
+bool IsLogical(BinaryOp op) { return op == BinaryOp::kAnd || op == BinaryOp::kOr; }
+
+Expr FoldInts(BinaryOp op, int64_t a, int64_t b, DType t) {
+  switch (op) {
+    case BinaryOp::kAdd: return Int(a + b, t);
+    case BinaryOp::kSub: return Int(a - b, t);
+    case BinaryOp::kMul: return Int(a * b, t);
+    case BinaryOp::kFloorDiv: return b == 0 ? nullptr : Int(FloorDivInt(a, b), t);
+    case BinaryOp::kFloorMod: return b == 0 ? nullptr : Int(a - FloorDivInt(a, b) * b, t);
+    case BinaryOp::kMin: return Int(std::min(a, b), t);
+    case BinaryOp::kMax: return Int(std::max(a, b), t);
+    case BinaryOp::kEq: return Bool(a == b);
+    case BinaryOp::kNe: return Bool(a != b);
+    case BinaryOp::kLt: return Bool(a < b);
+    case BinaryOp::kLe: return Bool(a <= b);
+    case BinaryOp::kAnd: return Bool(a && b);
+    case BinaryOp::kOr: return Bool(a || b);
+    case BinaryOp::kDiv:
+    case BinaryOp::kPow: return nullptr;
+  }
+  return nullptr;
+}
+
+// x+0, 0+x, x-0, x*1, x*0, x//1, x%1 and the logical units; null when none applies.
+Expr FoldIdentity(BinaryOp op, const Expr& a, const Expr& b) {
+  switch (op) {
+    case BinaryOp::kAdd:
+      if (IsInt(a, 0)) return b;
+      if (IsInt(b, 0)) return a;
+      break;
+    case BinaryOp::kSub:
+      if (IsInt(b, 0)) return a;
+      break;
+    case BinaryOp::kMul:
+      if (IsInt(a, 1) || IsInt(b, 0)) return b;
+      if (IsInt(b, 1) || IsInt(a, 0)) return a;
+      break;
+    case BinaryOp::kFloorDiv:
+      if (IsInt(b, 1)) return a;
+      break;
+    case BinaryOp::kFloorMod:
+      if (IsInt(b, 1)) return Int(0, a->dtype);
+      break;
+    case BinaryOp::kAnd:
+      if (IsTrue(a) || IsFalse(b)) return b;
+      if (IsTrue(b) || IsFalse(a)) return a;
+      break;
+    case BinaryOp::kOr:
+      if (IsFalse(a) || IsTrue(b)) return b;
+      if (IsFalse(b) || IsTrue(a)) return a;
+      break;
+    default: break;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Expr Int(int64_t v, DType t) {
+  auto* n = NewNode(Kind::kInt, t);
+  n->int_value = v;
+  return Expr(n);
+}
+
+Expr Float(double v, DType t) {
+  auto* n = NewNode(Kind::kFloat, t);
+  n->float_value = t == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v;
+  return Expr(n);
+}
+
+Expr Bool(bool v) { return Int(v ? 1 : 0, DType::kBool); }
+
+Var MakeVar(std::string name, DType t) {
+  auto* n = NewNode(Kind::kVar, t);
+  n->name = std::move(name);
+  return Expr(n);
+}
+
+Expr Binary(BinaryOp op, Expr a, Expr b) {
+  WHET_CHECK(a->dtype == b->dtype, "{} {} {}", ::whet::ToString(a->dtype), ToString(op),
+             ::whet::ToString(b->dtype));
+  if (a->kind == Kind::kInt && b->kind == Kind::kInt) {
+    if (Expr e = FoldInts(op, a->int_value, b->int_value, a->dtype)) return e;
+  }
+  if (Expr e = FoldIdentity(op, a, b)) return e;
+  auto* n = NewNode(Kind::kBinary, IsComparison(op) || IsLogical(op) ? DType::kBool : a->dtype);
+  n->binary = op;
+  n->args = {std::move(a), std::move(b)};
+  return Expr(n);
+}
+
+Expr Not(Expr a) {
+  WHET_CHECK(a->dtype == DType::kBool);
+  if (a->kind == Kind::kInt) return Bool(!a->int_value);
+  auto* n = NewNode(Kind::kNot, DType::kBool);
+  n->args = {std::move(a)};
+  return Expr(n);
+}
+
+Expr Select(Expr cond, Expr then_value, Expr else_value) {
+  WHET_CHECK(cond->dtype == DType::kBool && then_value->dtype == else_value->dtype);
+  if (IsTrue(cond)) return then_value;
+  if (IsFalse(cond)) return else_value;
+  auto* n = NewNode(Kind::kSelect, then_value->dtype);
+  n->args = {std::move(cond), std::move(then_value), std::move(else_value)};
+  return Expr(n);
+}
+
+Expr Cast(DType t, Expr a) {
+  if (a->dtype == t) return a;
+  auto* n = NewNode(Kind::kCast, t);
+  n->args = {std::move(a)};
+  return Expr(n);
+}
+
+Expr Call(Intrinsic f, Expr a) {
+  WHET_CHECK(IsFloat(a->dtype));
+  auto* n = NewNode(Kind::kCall, a->dtype);
+  n->call = f;
+  n->args = {std::move(a)};
+  return Expr(n);
+}
+
+Expr Load(Buffer b, std::vector<Expr> indices) {
+  WHET_CHECK(b->shape.size() == indices.size(), "{} has rank {}, {} indices", b->name,
+             b->shape.size(), indices.size());
+  auto* n = NewNode(Kind::kLoad, b->dtype);
+  n->buffer = std::move(b);
+  n->args = std::move(indices);
+  return Expr(n);
+}
+
+bool IsInt(const Expr& e, int64_t v) {
+  return e && e->kind == Kind::kInt && e->int_value == v && e->dtype != DType::kBool;
+}
+bool IsTrue(const Expr& e) {
+  return !e || (e->kind == Kind::kInt && e->dtype == DType::kBool && e->int_value != 0);
+}
+bool IsFalse(const Expr& e) {
+  return e && e->kind == Kind::kInt && e->dtype == DType::kBool && e->int_value == 0;
+}
+
+int Compare(const Expr& a, const Expr& b) {
+  if (a == b) return 0;
+  auto cmp = [](auto x, auto y) { return x < y ? -1 : y < x ? 1 : 0; };
+  if (int c = cmp(a->kind, b->kind)) return c;
+  if (int c = cmp(a->dtype, b->dtype)) return c;
+  switch (a->kind) {
+    case Kind::kInt: return cmp(a->int_value, b->int_value);
+    case Kind::kFloat: return cmp(a->float_value, b->float_value);
+    case Kind::kVar: {
+      if (int c = a->name.compare(b->name)) return c < 0 ? -1 : 1;
+      return cmp(a.get(), b.get());  // two variables of one name: only their identity differs
+    }
+    case Kind::kBinary:
+      if (int c = cmp(a->binary, b->binary)) return c;
+      break;
+    case Kind::kCall:
+      if (int c = cmp(a->call, b->call)) return c;
+      break;
+    case Kind::kLoad:
+      if (a->buffer != b->buffer) {
+        if (int c = a->buffer->name.compare(b->buffer->name)) return c < 0 ? -1 : 1;
+        return cmp(a->buffer.get(), b->buffer.get());
+      }
+      break;
+    case Kind::kNot:
+    case Kind::kSelect:
+    case Kind::kCast: break;
+  }
+  if (int c = cmp(a->args.size(), b->args.size())) return c;
+  for (size_t i = 0; i < a->args.size(); ++i) {
+    if (int c = Compare(a->args[i], b->args[i])) return c;
+  }
+  return 0;
+}
+
+namespace {
+
+Expr Rebuild(const ExprNode& e, std::vector<Expr> args) {
+  switch (e.kind) {
+    case Kind::kBinary: return Binary(e.binary, args[0], args[1]);
+    case Kind::kNot: return Not(args[0]);
+    case Kind::kSelect: return Select(args[0], args[1], args[2]);
+    case Kind::kCast: return Cast(e.dtype, args[0]);
+    case Kind::kCall: return Call(e.call, args[0]);
+    case Kind::kLoad: return Load(e.buffer, std::move(args));
+    case Kind::kInt:
+    case Kind::kFloat:
+    case Kind::kVar: break;
+  }
+  WHET_CHECK(false, "a leaf has no operands");
+}
+
+template <typename F>
+Expr RewriteWith(const Expr& e, const F& f) {
+  if (Expr r = f(e)) return r;
+  if (e->args.empty()) return e;
+  std::vector<Expr> args;
+  bool changed = false;
+  args.reserve(e->args.size());
+  for (const Expr& a : e->args) {
+    args.push_back(RewriteWith(a, f));
+    changed |= !(args.back() == a);
+  }
+  return changed ? Rebuild(*e, std::move(args)) : e;
+}
+
+}  // namespace
+
+Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f) { return RewriteWith(e, f); }
+
+Expr Substitute(const Expr& e, const Substitution& s) {
+  return RewriteWith(e, [&](const Expr& x) -> Expr {
+    if (x->kind != Kind::kVar) return nullptr;
+    for (const auto& [var, value] : s.pairs) {
+      if (var == x.get()) return value;
+    }
+    return nullptr;
+  });
+}
+
+void Visit(const Expr& e, const std::function<void(const ExprNode&)>& f) {
+  if (!e) return;
+  f(*e);
+  for (const Expr& a : e->args) Visit(a, f);
+}
+
+bool Uses(const Expr& e, const Var& v) {
+  if (e == v) return true;
+  for (const Expr& a : e->args) {
+    if (Uses(a, v)) return true;
+  }
+  return false;
+}
+
+}  // namespace whet::expr

@@ -1,0 +1,281 @@
+#include "compiler/expr/simplify.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace whet::expr {
+namespace {
+
+int64_t FloorDivInt(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+bool IsIndexType(DType t) { return t == DType::kI64 || t == DType::kI32; }
+
+Interval Corners(Interval a, Interval b, int64_t (*f)(int64_t, int64_t)) {
+  const int64_t v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
+  return {*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
+}
+
+}  // namespace
+
+void Bounds::Set(const Var& v, Interval range) {
+  for (auto& [var, r] : ranges_) {
+    if (var == v.get()) {
+      r = range;
+      return;
+    }
+  }
+  ranges_.emplace_back(v.get(), range);
+}
+
+const Interval* Bounds::Find(const ExprNode* v) const {
+  for (const auto& [var, r] : ranges_) {
+    if (var == v) return &r;
+  }
+  return nullptr;
+}
+
+std::optional<Interval> Bounds::Of(const Expr& e) const {
+  switch (e->kind) {
+    case Kind::kInt: return Interval{e->int_value, e->int_value};
+    case Kind::kVar: {
+      const Interval* r = Find(e.get());
+      return r ? std::optional<Interval>(*r) : std::nullopt;
+    }
+    case Kind::kSelect: {
+      auto a = Of(e->args[1]), b = Of(e->args[2]);
+      if (!a || !b) return std::nullopt;
+      return Interval{std::min(a->lo, b->lo), std::max(a->hi, b->hi)};
+    }
+    case Kind::kBinary: break;
+    default: return std::nullopt;
+  }
+  auto a = Of(e->args[0]), b = Of(e->args[1]);
+  if (e->binary == BinaryOp::kFloorMod && b && b->single() && b->lo > 0) {
+    if (a && FloorDivInt(a->lo, b->lo) == FloorDivInt(a->hi, b->lo)) {
+      const int64_t base = FloorDivInt(a->lo, b->lo) * b->lo;
+      return Interval{a->lo - base, a->hi - base};
+    }
+    return Interval{0, b->lo - 1};
+  }
+  if (!a || !b) return std::nullopt;
+  switch (e->binary) {
+    case BinaryOp::kAdd: return Interval{a->lo + b->lo, a->hi + b->hi};
+    case BinaryOp::kSub: return Interval{a->lo - b->hi, a->hi - b->lo};
+    case BinaryOp::kMul: return Corners(*a, *b, [](int64_t x, int64_t y) { return x * y; });
+    case BinaryOp::kFloorDiv:
+      if (b->lo <= 0 && b->hi >= 0) return std::nullopt;
+      return Corners(*a, *b, FloorDivInt);
+    case BinaryOp::kMin: return Interval{std::min(a->lo, b->lo), std::min(a->hi, b->hi)};
+    case BinaryOp::kMax: return Interval{std::max(a->lo, b->lo), std::max(a->hi, b->hi)};
+    default: return std::nullopt;
+  }
+}
+
+std::optional<bool> Bounds::Decide(const Expr& c) const {
+  if (!c) return true;
+  if (c->kind == Kind::kInt) return c->int_value != 0;
+  if (c->kind == Kind::kNot) {
+    auto a = Decide(c->args[0]);
+    return a ? std::optional<bool>(!*a) : std::nullopt;
+  }
+  if (c->kind != Kind::kBinary) return std::nullopt;
+  if (c->binary == BinaryOp::kAnd || c->binary == BinaryOp::kOr) {
+    const bool unit = c->binary == BinaryOp::kAnd;  // true is the unit of &&, false of ||
+    auto a = Decide(c->args[0]), b = Decide(c->args[1]);
+    if ((a && *a != unit) || (b && *b != unit)) return !unit;
+    return a && b ? std::optional<bool>(unit) : std::nullopt;
+  }
+  if (!IsIndexType(c->args[0]->dtype)) return std::nullopt;
+  // One interval of the difference decides more than two of the sides: common terms cancel.
+  auto d = Of(Add(ToLinear(c->args[0]), ToLinear(c->args[1]), -1).ToExpr());
+  if (!d) return std::nullopt;
+  switch (c->binary) {
+    case BinaryOp::kLt:
+      if (d->hi < 0) return true;
+      if (d->lo >= 0) return false;
+      break;
+    case BinaryOp::kLe:
+      if (d->hi <= 0) return true;
+      if (d->lo > 0) return false;
+      break;
+    case BinaryOp::kEq:
+    case BinaryOp::kNe: {
+      const bool eq = c->binary == BinaryOp::kEq;
+      if (d->single() && d->lo == 0) return eq;
+      if (d->lo > 0 || d->hi < 0) return !eq;
+      break;
+    }
+    default: break;
+  }
+  return std::nullopt;
+}
+
+Expr Linear::ToExpr() const {
+  Expr sum;
+  for (const auto& [atom, c] : terms) {
+    if (c < 0 && sum) {
+      sum = sum - atom * -c;
+    } else {
+      Expr t = atom * c;
+      sum = sum ? sum + t : t;
+    }
+  }
+  if (!sum) return Int(constant);
+  if (constant < 0) return sum - -constant;
+  return sum + constant;
+}
+
+int64_t Linear::CoefficientOf(const Var& v) const {
+  for (const auto& [atom, c] : terms) {
+    if (atom == v) return c;
+  }
+  return 0;
+}
+
+Linear Add(const Linear& a, const Linear& b, int64_t scale) {
+  Linear r;
+  r.constant = a.constant + scale * b.constant;
+  size_t i = 0, j = 0;
+  while (i < a.terms.size() || j < b.terms.size()) {
+    const int c = i == a.terms.size() ? 1 : j == b.terms.size() ? -1 : Compare(a.terms[i].first, b.terms[j].first);
+    if (c < 0) {
+      r.terms.push_back(a.terms[i++]);
+    } else if (c > 0) {
+      r.terms.emplace_back(b.terms[j].first, b.terms[j].second * scale);
+      ++j;
+    } else {
+      const int64_t s = a.terms[i].second + scale * b.terms[j].second;
+      if (s != 0) r.terms.emplace_back(a.terms[i].first, s);
+      ++i, ++j;
+    }
+  }
+  return r;
+}
+
+Linear ToLinear(const Expr& e) {
+  if (e->kind == Kind::kInt) return {e->int_value, {}};
+  if (e->kind == Kind::kBinary) {
+    switch (e->binary) {
+      case BinaryOp::kAdd: return Add(ToLinear(e->args[0]), ToLinear(e->args[1]));
+      case BinaryOp::kSub: return Add(ToLinear(e->args[0]), ToLinear(e->args[1]), -1);
+      case BinaryOp::kMul: {
+        const int k = e->args[0]->kind == Kind::kInt ? 0 : e->args[1]->kind == Kind::kInt ? 1 : -1;
+        if (k >= 0) return Add({}, ToLinear(e->args[1 - k]), e->args[k]->int_value);
+        break;
+      }
+      default: break;
+    }
+  }
+  return {0, {{e, 1}}};
+}
+
+namespace {
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Bounds& bounds) : bounds_(bounds) {}
+
+  Expr Run(const Expr& e) {
+    if (e->args.empty()) return Single(e);
+    std::vector<Expr> args;
+    args.reserve(e->args.size());
+    for (const Expr& a : e->args) args.push_back(Run(a));
+    switch (e->kind) {
+      case Kind::kBinary: return BinaryExpr(e->binary, args[0], args[1]);
+      case Kind::kNot: return Not(args[0]);
+      case Kind::kSelect: return Select(args[0], args[1], args[2]);
+      case Kind::kCast: return Cast(e->dtype, args[0]);
+      case Kind::kCall: return Call(e->call, args[0]);
+      case Kind::kLoad: return Load(e->buffer, std::move(args));
+      default: return e;
+    }
+  }
+
+ private:
+  Expr Single(const Expr& e) {
+    if (e->kind != Kind::kVar) return e;
+    const Interval* r = bounds_.Find(e.get());
+    return r && r->single() ? Int(r->lo, e->dtype) : e;
+  }
+
+  Expr BinaryExpr(BinaryOp op, const Expr& a, const Expr& b) {
+    if (!IsIndexType(a->dtype)) {
+      Expr e = Binary(op, a, b);
+      if (e->dtype == DType::kBool) {
+        if (auto d = bounds_.Decide(e)) return Bool(*d);
+      }
+      return e;
+    }
+    switch (op) {
+      case BinaryOp::kAdd: return Add(ToLinear(a), ToLinear(b)).ToExpr();
+      case BinaryOp::kSub: return Add(ToLinear(a), ToLinear(b), -1).ToExpr();
+      case BinaryOp::kMul: return ToLinear(Binary(op, a, b)).ToExpr();
+      case BinaryOp::kFloorDiv:
+      case BinaryOp::kFloorMod:
+        if (b->kind == Kind::kInt && b->int_value > 0) return DivMod(op, a, b->int_value);
+        return Binary(op, a, b);
+      case BinaryOp::kMin:
+      case BinaryOp::kMax: {
+        auto d = bounds_.Of(Add(ToLinear(a), ToLinear(b), -1).ToExpr());
+        if (d && d->hi <= 0) return op == BinaryOp::kMin ? a : b;
+        if (d && d->lo >= 0) return op == BinaryOp::kMin ? b : a;
+        return Binary(op, a, b);
+      }
+      default: {
+        Expr e = Binary(op, a, b);
+        if (auto d = bounds_.Decide(e)) return Bool(*d);
+        return e;
+      }
+    }
+  }
+
+  // a = c*q + r with r the terms whose coefficients c does not divide:
+  //   a // c == q + r // c,   a % c == r % c,   and r // c is a constant when r's range says so.
+  Expr DivMod(BinaryOp op, const Expr& a, int64_t c) {
+    const Linear l = ToLinear(a);
+    Linear q, r;
+    q.constant = FloorDivInt(l.constant, c);
+    r.constant = l.constant - q.constant * c;
+    for (const auto& [atom, k] : l.terms) {
+      const int64_t kq = FloorDivInt(k, c);
+      if (kq * c == k) {
+        q.terms.emplace_back(atom, kq);
+      } else {
+        r.terms.emplace_back(atom, k);
+      }
+    }
+    const Expr rest = r.ToExpr();
+    if (auto range = bounds_.Of(rest)) {
+      const int64_t d = FloorDivInt(range->lo, c);
+      if (d == FloorDivInt(range->hi, c)) {
+        if (op == BinaryOp::kFloorMod) return (Add(r, Linear{d * c, {}}, -1)).ToExpr();
+        q.constant += d;
+        return q.ToExpr();
+      }
+    }
+    if (op == BinaryOp::kFloorMod) return FloorMod(rest, c);
+    return Add(q, ToLinear(DivCommon(rest, r, c))).ToExpr();
+  }
+
+  // r // c with a factor common to c and every coefficient taken out: (4*i + 3) // 8 == i // 2.
+  Expr DivCommon(const Expr& rest, const Linear& r, int64_t c) {
+    int64_t g = c;
+    for (const auto& [atom, k] : r.terms) g = std::gcd(g, k);
+    if (g <= 1 || r.terms.empty()) return FloorDiv(rest, c);
+    Linear s;
+    s.constant = FloorDivInt(r.constant, g);
+    for (const auto& [atom, k] : r.terms) s.terms.emplace_back(atom, k / g);
+    return FloorDiv(s.ToExpr(), c / g);
+  }
+
+  const Bounds& bounds_;
+};
+
+}  // namespace
+
+Expr Simplify(const Expr& e, const Bounds& bounds) { return e ? Simplifier(bounds).Run(e) : e; }
+
+}  // namespace whet::expr
