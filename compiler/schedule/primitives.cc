@@ -1,0 +1,15 @@
+#include "compiler/schedule/primitives.h"
+
+namespace whet::schedule {
+
+const std::vector<const Primitive*>& Primitives() {
+  static const std::vector<const Primitive*> all = {
+      &PrimSplit(),    &PrimFuse(),      &PrimReorder(),          &PrimVectorize(),      &PrimUnroll(),
+      &PrimParallel(), &PrimAnnotate(),  &PrimComputeAt(),        &PrimReverseComputeAt(), &PrimInline(),
+      &PrimCacheRead(), &PrimCacheWrite(), &PrimSetScope(),       &PrimDecomposeReduction(),
+      &PrimTransformLayout(), &PrimPad(),
+  };
+  return all;
+}
+
+}  // namespace whet::schedule
