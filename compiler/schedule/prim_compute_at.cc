@@ -90,8 +90,7 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
     for (const BlockSite& w : Writers(p, load->buffer)) {
       auto ranges = RangesBelow(w, at);
       if (!ranges.ok()) continue;
-      if (producer && producer != w.block) continue;  // e.g. the init block of the same buffer
-      producer = w.block;
+      producer = w.block;  // the last writer in program order: the update step, not the initial value
       for (const ForNode* f : w.loops) {
         outer.Set(f->var, {f->begin, f->begin + f->extent - 1});
         if (f == at) break;

@@ -35,6 +35,7 @@ StatusOr<std::vector<std::string>> Words(std::string_view line) {
     const size_t begin = i + quoted;
     const size_t end = quoted ? line.find('"', begin) : std::min(line.find(' ', begin), line.size());
     if (end == std::string_view::npos) return InvalidArgument("unterminated quote");
+    if (end == begin) return InvalidArgument("an empty argument");
     words.emplace_back(line.substr(begin, end - begin));
     if (words.back().size() > kMaxArgBytes) return InvalidArgument("an argument of {} bytes; the limit is {}", words.back().size(), kMaxArgBytes);
     i = end + quoted;

@@ -1,0 +1,186 @@
+#include "compiler/loop/interpret.h"
+
+#include <cmath>
+#include <limits>
+
+namespace whet::loop {
+namespace {
+
+class Interpreter {
+ public:
+  Interpreter(Memory& memory, int64_t max_steps) : memory_(memory), steps_left_(max_steps) {}
+
+  Status Run(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kFor: {
+        const auto* f = As<ForNode>(s);
+        env_.emplace_back(f->var.get(), 0);
+        for (int64_t i = f->begin; i < f->begin + f->extent; ++i) {
+          env_.back().second = i;
+          WHET_RETURN_IF_ERROR(Run(f->body));
+        }
+        env_.pop_back();
+        return OkStatus();
+      }
+      case StmtKind::kSeq:
+        for (const Stmt& item : As<SeqNode>(s)->items) WHET_RETURN_IF_ERROR(Run(item));
+        return OkStatus();
+      case StmtKind::kIf: return Int(As<IfNode>(s)->cond) ? Run(As<IfNode>(s)->body) : error_;
+      case StmtKind::kStore: {
+        const auto* st = As<StoreNode>(s);
+        return Write(st->out, st->indices, st->value);
+      }
+      case StmtKind::kBlock: return RunBlock(*As<BlockNode>(s));
+    }
+    return OkStatus();
+  }
+
+ private:
+  Status RunBlock(const BlockNode& b) {
+    if (b.predicate && !Int(b.predicate)) return error_;
+    const size_t depth = env_.size();
+    bool first = true;
+    std::vector<int64_t> values;
+    for (const Expr& e : b.bindings) values.push_back(Int(e));
+    for (size_t i = 0; i < values.size(); ++i) {
+      env_.emplace_back(b.iters[i].var.get(), values[i]);
+      first &= !b.iters[i].reduce || values[i] == 0;
+    }
+    if (b.init && first) WHET_RETURN_IF_ERROR(Write(b.out, b.out_indices, b.init));
+    Expr value = b.reducer == Reducer::kNone ? b.value
+                                             : te::Combine(b.reducer, expr::Load(b.out, b.out_indices), b.value);
+    Status st = Write(b.out, b.out_indices, value);
+    env_.resize(depth);
+    return st;
+  }
+
+  Status Write(const Buffer& b, const std::vector<Expr>& indices, const Expr& value) {
+    if (--steps_left_ < 0) return ResourceExhausted("the program runs more steps than allowed");
+    const double v = IsFloat(b->dtype) ? Float(value) : static_cast<double>(Int(value));
+    const int64_t at = Offset(*b, indices);
+    WHET_RETURN_IF_ERROR(error_);
+    memory_[b->name][at] = v;
+    return OkStatus();
+  }
+
+  int64_t Offset(const expr::BufferNode& b, const std::vector<Expr>& indices) {
+    int64_t at = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const int64_t i = Int(indices[d]);
+      if (i < 0 || i >= b.shape[d]) {
+        if (error_.ok()) error_ = Internal("index {} of '{}' is {}, outside 0..{}", d, b.name, i, b.shape[d] - 1);
+        return 0;
+      }
+      at = at * b.shape[d] + i;
+    }
+    return at;
+  }
+
+  double LoadValue(const expr::ExprNode& e) {
+    const int64_t at = Offset(*e.buffer, e.args);
+    const auto it = memory_.find(e.buffer->name);
+    return it == memory_.end() || !error_.ok() ? 0 : it->second[at];
+  }
+
+  int64_t Int(const Expr& e) {
+    switch (e->kind) {
+      case expr::Kind::kInt: return e->int_value;
+      case expr::Kind::kVar:
+        for (auto it = env_.rbegin(); it != env_.rend(); ++it) {
+          if (it->first == e.get()) return it->second;
+        }
+        if (error_.ok()) error_ = Internal("variable '{}' has no value", e->name);
+        return 0;
+      case expr::Kind::kNot: return !Int(e->args[0]);
+      case expr::Kind::kSelect: return Int(e->args[0]) ? Int(e->args[1]) : Int(e->args[2]);
+      case expr::Kind::kLoad: return static_cast<int64_t>(LoadValue(*e));
+      case expr::Kind::kCast:
+        return IsFloat(e->args[0]->dtype) ? static_cast<int64_t>(Float(e->args[0])) : Int(e->args[0]);
+      case expr::Kind::kBinary: break;
+      case expr::Kind::kFloat:
+      case expr::Kind::kCall: return static_cast<int64_t>(Float(e));
+    }
+    if (e->binary == expr::BinaryOp::kAnd) return Int(e->args[0]) && Int(e->args[1]);
+    if (e->binary == expr::BinaryOp::kOr) return Int(e->args[0]) || Int(e->args[1]);
+    if (IsFloat(e->args[0]->dtype)) {
+      const double a = Float(e->args[0]), b = Float(e->args[1]);
+      switch (e->binary) {
+        case expr::BinaryOp::kEq: return a == b;
+        case expr::BinaryOp::kNe: return a != b;
+        case expr::BinaryOp::kLt: return a < b;
+        default: return a <= b;
+      }
+    }
+    const Expr folded = expr::Binary(e->binary, expr::Int(Int(e->args[0]), e->args[0]->dtype),
+                                     expr::Int(Int(e->args[1]), e->args[1]->dtype));
+    return folded->kind == expr::Kind::kInt ? folded->int_value : 0;
+  }
+
+  double Float(const Expr& e) {
+    const double v = FloatExact(e);
+    return e->dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v;
+  }
+
+  double FloatExact(const Expr& e) {
+    switch (e->kind) {
+      case expr::Kind::kFloat: return e->float_value;
+      case expr::Kind::kLoad: return LoadValue(*e);
+      case expr::Kind::kSelect: return Int(e->args[0]) ? Float(e->args[1]) : Float(e->args[2]);
+      case expr::Kind::kCast: return IsFloat(e->args[0]->dtype) ? Float(e->args[0]) : static_cast<double>(Int(e->args[0]));
+      case expr::Kind::kCall: return CallValue(e->call, Float(e->args[0]));
+      case expr::Kind::kBinary: break;
+      default: return static_cast<double>(Int(e));
+    }
+    const double a = Float(e->args[0]), b = Float(e->args[1]);
+    switch (e->binary) {
+      case expr::BinaryOp::kAdd: return a + b;
+      case expr::BinaryOp::kSub: return a - b;
+      case expr::BinaryOp::kMul: return a * b;
+      case expr::BinaryOp::kDiv: return a / b;
+      case expr::BinaryOp::kMin: return std::isnan(a) || a < b ? a : b;
+      case expr::BinaryOp::kMax: return std::isnan(a) || a > b ? a : b;
+      case expr::BinaryOp::kPow: return std::pow(a, b);
+      default: return std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+
+  static double CallValue(expr::Intrinsic f, double x) {
+    switch (f) {
+      case expr::Intrinsic::kExp: return std::exp(x);
+      case expr::Intrinsic::kLog: return std::log(x);
+      case expr::Intrinsic::kSqrt: return std::sqrt(x);
+      case expr::Intrinsic::kTanh: return std::tanh(x);
+      case expr::Intrinsic::kErf: return std::erf(x);
+      case expr::Intrinsic::kAbs: return std::fabs(x);
+      case expr::Intrinsic::kFloor: return std::floor(x);
+      case expr::Intrinsic::kCeil: return std::ceil(x);
+      case expr::Intrinsic::kRound: return std::nearbyint(x);
+    }
+    return 0;
+  }
+
+  Memory& memory_;
+  std::vector<std::pair<const expr::ExprNode*, int64_t>> env_;
+  int64_t steps_left_;
+  Status error_ = OkStatus();
+};
+
+}  // namespace
+
+Status Interpret(const Program& p, Memory& memory, int64_t max_steps) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Param& param : p.params) {
+    const auto n = static_cast<size_t>(param.buffer->num_elements());
+    if (param.role == Role::kInput) {
+      auto it = memory.find(param.buffer->name);
+      if (it == memory.end() || it->second.size() != n) return InvalidArgument("input '{}' needs {} values", param.buffer->name, n);
+    } else {
+      memory[param.buffer->name].assign(n, nan);
+    }
+  }
+  for (const Buffer& b : p.intermediates) memory[b->name].assign(b->num_elements(), nan);
+  if (!p.body) return OkStatus();
+  return Interpreter(memory, max_steps).Run(p.body);
+}
+
+}  // namespace whet::loop
