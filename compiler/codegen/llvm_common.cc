@@ -1,0 +1,283 @@
+#include "compiler/codegen/llvm_common.h"
+
+#include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/Mem2Reg.h>
+
+namespace whet::codegen {
+namespace {
+
+// Counts what the register allocator reports, instead of parsing assembly.
+class SpillCounter : public llvm::DiagnosticHandler {
+ public:
+  explicit SpillCounter(std::shared_ptr<ObjectStats> stats) : stats_(std::move(stats)) {}
+  bool isMissedOptRemarkEnabled(llvm::StringRef pass) const override { return pass == "regalloc"; }
+  bool isAnyRemarkEnabled() const override { return true; }
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    const auto* remark = llvm::dyn_cast<llvm::DiagnosticInfoOptimizationBase>(&info);
+    if (!remark) return false;
+    int64_t n = 0;
+    for (const auto& arg : remark->getArgs()) {
+      long long v = 0;
+      if (llvm::StringRef(arg.Key).starts_with("Num") && !llvm::StringRef(arg.Val).getAsInteger(10, v) &&
+          (arg.Key == "NumSpills" || arg.Key == "NumReloads")) {
+        n += v;
+      }
+    }
+    (remark->getRemarkName().starts_with("Loop") ? stats_->loop_spills : stats_->spills) += n;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<ObjectStats> stats_;
+};
+
+std::string TripleOf(const Target& t) { return t.arch + "-unknown-linux-gnu"; }
+
+std::string FeatureString(const Target& t) {
+  std::string s;
+  for (const std::string& f : t.features) s += (s.empty() ? "+" : ",+") + f;
+  return s;
+}
+
+// Scheduling model by feature set; LLVM's host detection is wrong on virtual machines.
+std::string TuneCpu(const Target& t) {
+  if (t.arch != "x86_64") return "generic";
+  if (t.Has("avx512f")) return "icelake-server";
+  return t.Has("avx2") ? "haswell" : "x86-64";
+}
+
+std::string BaseCpu(const Target& t) { return t.arch == "x86_64" ? "x86-64" : "generic"; }
+
+// Creating a target machine costs a millisecond; one per target text lives as long as the process.
+StatusOr<llvm::TargetMachine*> MachineFor(const Target& t) {
+  static std::map<std::string, std::unique_ptr<llvm::TargetMachine>> machines;
+  auto& slot = machines[t.FeatureSet()];
+  if (slot) return slot.get();
+  static const bool initialized = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(TripleOf(t), error);
+  if (!target) return InvalidArgument("no code generator for '{}': {}", TripleOf(t), error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  slot.reset(target->createTargetMachine(TripleOf(t), BaseCpu(t), FeatureString(t), options, llvm::Reloc::PIC_,
+                                         llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  return slot.get();
+}
+
+}  // namespace
+
+void SetFunctionTarget(llvm::Function& f, const Target& t) {
+  f.addFnAttr("target-cpu", BaseCpu(t));
+  f.addFnAttr("target-features", FeatureString(t));
+  f.addFnAttr("tune-cpu", TuneCpu(t));
+  // Several Intel models tune to 256 bits; our schedules choose the width themselves.
+  f.addFnAttr("prefer-vector-width", std::to_string(t.VectorBits()));
+  f.addFnAttr("min-legal-vector-width", std::to_string(t.VectorBits()));
+  f.addFnAttr(llvm::Attribute::NoUnwind);
+}
+
+StatusOr<ModuleHolder> NewModule(const std::string& name, const Target& target) {
+  WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+  ModuleHolder h;
+  h.stats = std::make_shared<ObjectStats>();
+  h.context = std::make_unique<llvm::LLVMContext>();
+  h.context->setDiscardValueNames(true);
+  h.context->setDiagnosticHandler(std::make_unique<SpillCounter>(h.stats));
+  h.module = std::make_unique<llvm::Module>(name, *h.context);
+  h.module->setTargetTriple(machine->getTargetTriple().str());
+  h.module->setDataLayout(machine->createDataLayout());
+  h.module->setPICLevel(llvm::PICLevel::BigPIC);
+  return h;
+}
+
+Status OptimizeModule(llvm::Module& m, const Target& target) {
+  WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+  std::string error;
+  llvm::raw_string_ostream os(error);
+  if (llvm::verifyModule(m, &os)) return Internal("generated code is malformed: {}", error.substr(0, 2000));
+  llvm::LoopAnalysisManager lam;
+  llvm::FunctionAnalysisManager fam;
+  llvm::CGSCCAnalysisManager cam;
+  llvm::ModuleAnalysisManager mam;
+  llvm::PassBuilder pb(machine);
+  pb.registerModuleAnalyses(mam);
+  pb.registerCGSCCAnalyses(cam);
+  pb.registerFunctionAnalyses(fam);
+  pb.registerLoopAnalyses(lam);
+  pb.crossRegisterProxies(lam, fam, cam, mam);
+  // Kernels arrive as explicit vector code, fully unrolled where the schedule says so. They need values in
+  // registers, common subexpressions merged and addresses hoisted; the rest of -O3 costs time and gains nothing.
+  llvm::FunctionPassManager fpm;
+  fpm.addPass(llvm::PromotePass());
+  fpm.addPass(llvm::SimplifyCFGPass());
+  fpm.addPass(llvm::EarlyCSEPass());
+  fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  for (llvm::Function& f : m) {
+    if (!f.isDeclaration()) fpm.run(f, fam);
+  }
+  return OkStatus();
+}
+
+StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target) {
+  WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream os(bytes);
+  llvm::legacy::PassManager pm;
+  if (machine->addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::ObjectFile)) {
+    return Internal("the target can not emit objects");
+  }
+  pm.run(m);
+  return std::string(bytes.data(), bytes.size());
+}
+
+StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix, const Target& target) {
+  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
+  ObjectCode r;
+  if (program.prepack.body) {
+    WHET_ASSIGN_OR_RETURN(r.prepack, EmitProgram(*h.module, program.prepack, prefix + "_pre", target));
+  }
+  WHET_ASSIGN_OR_RETURN(r.main, EmitProgram(*h.module, program.main, prefix, target));
+  WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
+  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target));
+  r.stats = *h.stats;
+  r.stats.code_bytes = static_cast<int64_t>(r.object.size());
+  return r;
+}
+
+StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix, const Target& target) {
+  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
+  WHET_RETURN_IF_ERROR(EmitProgram(*h.module, program.main, prefix, target).status());
+  WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  h.module->print(os, nullptr);
+  return text;
+}
+
+namespace {
+
+// Builds the constant structs of whet_artifact.h. The field order here is the header's.
+class ModelEmitter {
+ public:
+  ModelEmitter(llvm::Module& m, const ModelDesc& d)
+      : m_(m), d_(d), i32_(llvm::Type::getInt32Ty(m.getContext())), i64_(llvm::Type::getInt64Ty(m.getContext())),
+        ptr_(llvm::PointerType::get(m.getContext(), 0)) {}
+
+  void Run(const Target& target) {
+    std::vector<llvm::Constant*> tensors, kernels;
+    for (const TensorDesc& t : d_.tensors) {
+      std::vector<llvm::Constant*> dims;
+      for (int64_t v : t.shape) dims.push_back(I64(v));
+      tensors.push_back(Struct({nullptr, I32(t.storage), I32(static_cast<int>(t.dtype)), I32(static_cast<int64_t>(t.shape.size())),
+                                Array(i64_, dims), I64(t.offset), I64(t.bytes), Text(t.name)}));
+    }
+    for (const KernelDesc& k : d_.kernels) {
+      std::vector<llvm::Constant*> phases;
+      for (const PhaseSymbol& p : k.phases) phases.push_back(Struct({nullptr, I32(0), Phase(p.symbol), I64(p.extent)}));
+      kernels.push_back(Struct({nullptr, I32(static_cast<int64_t>(phases.size())), Table(phases), I64(k.scratch_bytes), I32(k.n_buffers), I32(0), Text(k.workload)}));
+    }
+    llvm::Constant* model = Struct(
+        {nullptr, I32(1), Text(d_.name), Text(d_.target), Text(d_.features), Text(d_.metadata),
+         I32(static_cast<int64_t>(tensors.size())), I32(static_cast<int64_t>(kernels.size())), Table(tensors), Table(kernels), I32(d_.n_inputs), I32(d_.n_outputs),
+         I32(static_cast<int64_t>(d_.prepack_steps.size())), I32(static_cast<int64_t>(d_.steps.size())), Steps(d_.prepack_steps), Steps(d_.steps),
+         I64(d_.arena_bytes), I64(d_.packed_bytes), ConstantsPointer(), I64(d_.constants_bytes), I32(0), I32(0)});
+    llvm::Constant* global = Global(model);
+    auto* type = llvm::FunctionType::get(ptr_, {}, false);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "whet_model_" + d_.name + "_v1", m_);
+    SetFunctionTarget(*f, target);
+    auto* block = llvm::BasicBlock::Create(m_.getContext(), "", f);
+    llvm::ReturnInst::Create(m_.getContext(), global, block);
+  }
+
+ private:
+  llvm::Constant* I32(int64_t v) { return llvm::ConstantInt::get(i32_, v); }
+  llvm::Constant* I64(int64_t v) { return llvm::ConstantInt::get(i64_, v); }
+  llvm::Constant* Null() { return llvm::ConstantPointerNull::get(ptr_); }
+  llvm::Constant* Global(llvm::Constant* c) {
+    auto* g = new llvm::GlobalVariable(m_, c->getType(), true, llvm::GlobalValue::PrivateLinkage, c, "d");
+    return g;
+  }
+  llvm::Constant* Text(const std::string& s) { return Global(llvm::ConstantDataArray::getString(m_.getContext(), s)); }
+  // A leading null stands for the struct's own size, known once its type is.
+  llvm::Constant* Struct(std::vector<llvm::Constant*> fields) {
+    fields[0] = I32(0);
+    std::vector<llvm::Type*> types;
+    for (auto* f : fields) types.push_back(f->getType());
+    auto* type = llvm::StructType::get(m_.getContext(), types);
+    fields[0] = I32(static_cast<int64_t>(m_.getDataLayout().getTypeAllocSize(type)));
+    return llvm::ConstantStruct::get(type, fields);
+  }
+  llvm::Constant* Array(llvm::Type* t, const std::vector<llvm::Constant*>& v) {
+    return v.empty() ? Null() : Global(llvm::ConstantArray::get(llvm::ArrayType::get(t, v.size()), v));
+  }
+  llvm::Constant* Table(const std::vector<llvm::Constant*>& v) { return v.empty() ? Null() : Array(v[0]->getType(), v); }
+  llvm::Constant* Phase(const std::string& symbol) {
+    if (auto* f = m_.getFunction(symbol)) return f;
+    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(m_.getContext()), {ptr_, ptr_, ptr_, i64_, i64_}, false);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, m_);
+    f->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    return f;
+  }
+  llvm::Constant* Steps(const std::vector<StepDesc>& steps) {
+    std::vector<llvm::Constant*> v;
+    for (const StepDesc& s : steps) {
+      std::vector<llvm::Constant*> tensors;
+      for (uint32_t t : s.tensors) tensors.push_back(I32(t));
+      v.push_back(Struct({nullptr, I32(s.kernel), Array(i32_, tensors), Text(s.label)}));
+    }
+    return Table(v);
+  }
+  llvm::Constant* ConstantsPointer() {
+    if (d_.constants_symbol.empty()) return Null();
+    auto* g = new llvm::GlobalVariable(m_, llvm::Type::getInt8Ty(m_.getContext()), true, llvm::GlobalValue::ExternalLinkage, nullptr, d_.constants_symbol);
+    g->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    return g;
+  }
+
+  llvm::Module& m_;
+  const ModelDesc& d_;
+  llvm::Type* i32_;
+  llvm::Type* i64_;
+  llvm::PointerType* ptr_;
+};
+
+}  // namespace
+
+StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target) {
+  for (char c : model.name) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') return InvalidArgument("model name '{}' has a character other than letters, digits and '_'", model.name);
+  }
+  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule("model", target));
+  ModelEmitter(*h.module, model).Run(target);
+  return EmitObject(*h.module, target);
+}
+
+Status WarmUp(const Target& target) {
+  te::Builder b;
+  auto x = b.Input("x", DType::kF32, {64}, false);
+  auto y = b.Compute("y", DType::kF32, {{"i", 64}}, [&](const std::vector<expr::Expr>& i) { return expr::Load(x, i) + expr::Float(1); });
+  const auto id = expr::IndexMap::Identity(1);
+  WHET_ASSIGN_OR_RETURN(loop::Program p, loop::FromTe("warm", b.Finish({y}), {id}, {id}));
+  WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(p));
+  return GenerateObject(lowered, "warm", target).status();
+}
+
+}  // namespace whet::codegen

@@ -1,0 +1,125 @@
+#include "compiler/target/target.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace whet {
+namespace {
+
+#if defined(__x86_64__)
+// The features that decide how our kernels are written; the compiler's names are LLVM's too.
+#define WHET_X86_FEATURES(X)                                                                           \
+  X("sse3") X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("avx") X("avx2") X("fma") X("f16c")       \
+  X("bmi") X("bmi2") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") X("avx512vl")              \
+  X("avx512vbmi") X("avx512vnni") X("avx512bf16") X("avx512fp16") X("avxvnni") X("amx-tile") X("amx-int8") X("amx-bf16")
+
+std::vector<std::string> HostFeatures() {
+  std::vector<std::string> f;
+  __builtin_cpu_init();
+#define X(name) \
+  if (__builtin_cpu_supports(name)) f.emplace_back(name);
+  WHET_X86_FEATURES(X)
+#undef X
+  return f;
+}
+constexpr const char* kHostArch = "x86_64";
+#elif defined(__aarch64__)
+std::vector<std::string> HostFeatures() { return {"neon"}; }
+constexpr const char* kHostArch = "aarch64";
+#else
+#error "whet runs on x86_64 and aarch64"
+#endif
+
+int64_t CacheSize(int name, int64_t missing) {
+  const long v = sysconf(name);
+  return v > 0 ? v : missing;
+}
+
+}  // namespace
+
+bool Target::Has(std::string_view feature) const {
+  return std::find(features.begin(), features.end(), feature) != features.end();
+}
+
+int Target::VectorBits() const {
+  if (Has("avx512f") && Has("avx512vl")) return 512;
+  return Has("avx") ? 256 : 128;
+}
+
+int Target::VectorRegisters() const { return VectorBits() == 512 || arch == "aarch64" ? 32 : 16; }
+
+std::string Target::FeatureSet() const {
+  std::string s = arch;
+  for (size_t i = 0; i < features.size(); ++i) s += (i ? ",+" : " +") + features[i];
+  return s;
+}
+
+std::string Target::ToString() const {
+  std::string mattr;
+  for (size_t i = 0; i < features.size(); ++i) mattr += (i ? ",+" : "+") + features[i];
+  std::string s = fmt::format("cpu -arch={}", arch);
+  if (!mattr.empty()) s += " -mattr=" + mattr;
+  return s + fmt::format(" -l1d={} -l2={} -l3={}", l1d_bytes, l2_bytes, l3_bytes);
+}
+
+StatusOr<Target> Target::Parse(std::string_view text) {
+  if (text == "host" || text == "cpu") return Host();
+  if (text.size() > 4096) return InvalidArgument("target text of {} bytes; the limit is 4096", text.size());
+  if (text.substr(0, 4) != "cpu ") return InvalidArgument("target '{}' does not start with 'cpu '; known kinds: cpu", text);
+  Target t;
+  text.remove_prefix(4);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (word.empty()) continue;
+    const size_t eq = word.find('=');
+    if (word[0] != '-' || eq == std::string_view::npos) return InvalidArgument("target option '{}' is not -key=value", word);
+    const std::string_view key = word.substr(1, eq - 1);
+    std::string_view value = word.substr(eq + 1);
+    auto number = [&](int64_t& out) -> Status {
+      auto [p, ec] = std::from_chars(value.data(), value.data() + value.size(), out);
+      if (ec != std::errc() || p != value.data() + value.size() || out < 0) return InvalidArgument("target option '{}' needs a number", word);
+      return OkStatus();
+    };
+    if (key == "arch") {
+      if (value != "x86_64" && value != "aarch64") return InvalidArgument("unknown architecture '{}'; known: x86_64, aarch64", value);
+      t.arch = value;
+    } else if (key == "mattr") {
+      while (!value.empty()) {
+        const size_t comma = std::min(value.find(','), value.size());
+        std::string_view f = value.substr(0, comma);
+        value.remove_prefix(std::min(comma + 1, value.size()));
+        if (f.size() < 2 || f[0] != '+') return InvalidArgument("feature '{}' does not start with '+'", f);
+        t.features.emplace_back(f.substr(1));
+      }
+    } else if (key == "l1d") {
+      WHET_RETURN_IF_ERROR(number(t.l1d_bytes));
+    } else if (key == "l2") {
+      WHET_RETURN_IF_ERROR(number(t.l2_bytes));
+    } else if (key == "l3") {
+      WHET_RETURN_IF_ERROR(number(t.l3_bytes));
+    } else {
+      return InvalidArgument("unknown target option '-{}'; known: arch, mattr, l1d, l2, l3", key);
+    }
+  }
+  std::sort(t.features.begin(), t.features.end());
+  t.features.erase(std::unique(t.features.begin(), t.features.end()), t.features.end());
+  return t;
+}
+
+Target Target::Host() {
+  Target t;
+  t.arch = kHostArch;
+  t.features = HostFeatures();
+  std::sort(t.features.begin(), t.features.end());
+  t.l1d_bytes = CacheSize(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
+  t.l2_bytes = CacheSize(_SC_LEVEL2_CACHE_SIZE, 256 << 10);
+  t.l3_bytes = CacheSize(_SC_LEVEL3_CACHE_SIZE, 0);
+  return t;
+}
+
+}  // namespace whet
