@@ -46,6 +46,7 @@ inline std::vector<std::vector<std::string>> DirectConvSteps(int64_t ow_tile, in
       {"cache_read", "conv", "w", "global", "wp"}, {"pad", "wp", "d0", oc},
       {"transform_layout", "wp", "(o, i, y, x) -> (o // " + oc + ", y, x, i, o % " + oc + ")"},
       {"pad", "conv", "oc", oc}, {"set_scope", "conv", "register"},
+      {"transform_layout", "conv", "(n, c, h, w) -> (n, h, w, c)"},
       {"split", "conv.ow", ow, "ow.o", "ow.i"}, {"split", "conv.oc", oc, "oc.o", "oc.i"}, {"split", "oc.i", v, "oc.u", "oc.v"},
       {"reorder", "conv.n", "conv.oh", "oc.o", "ow.o", "conv.kh", "conv.kw", "conv.ic", "ow.i", "oc.u", "oc.v"},
       {"vectorize", "oc.v"}, {"unroll", "oc.u"}, {"unroll", "ow.i"}};
