@@ -1,0 +1,60 @@
+// Rules: templates with knobs. A rule looks at an initial program, says whether it applies and over which small ordered
+// domains its decisions range, and writes a schedule for one choice of values. Hard constraints remove a point before
+// anything is generated; an analytical estimate (`Estimate`) ranks the rest and feeds the cost model.
+// Source of the shape of the space: register-tiled direct convolution as in Georganas et al. 2018 ("Anatomy of high-
+// performance deep learning convolutions on SIMD architectures") and the GEMM tile choice of BLIS.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "compiler/schedule/schedule.h"
+#include "compiler/target/target.h"
+
+namespace whet::schedule {
+
+struct Knob {
+  std::string name;
+  std::vector<int64_t> values;  // ascending; never empty
+};
+
+// Cycles of one core and what they come from; everything is for the whole kernel.
+struct Estimate {
+  double fma_cycles = 0;       // arithmetic, padding lanes included
+  double load_cycles = 0;      // vector and broadcast loads at two per cycle
+  double latency_cycles = 0;   // dependent accumulations
+  double overhead_cycles = 0;  // loop control, prologues and epilogues of tiles
+  double bytes = 0;            // touched once: inputs, weights, outputs
+  double accumulators = 0;
+  double body_instructions = 0;  // of the innermost unrolled body
+  double useful_fraction = 1;    // lanes and rows that are not padding
+  double Cycles() const;
+};
+
+// Why a point is not worth generating. Not an error: it is counted.
+enum class Rejection { kNone, kRegisters, kCodeSize, kTile, kBadValue };
+std::string_view ToString(Rejection r);
+
+struct Rule {
+  const char* name;
+  int version;
+  bool (*matches)(const loop::Program& initial);
+  std::vector<Knob> (*knobs)(const loop::Program& initial, const Target& target);
+  // What an untuned compile uses: simple and decent for any shape.
+  std::vector<int64_t> (*default_values)(const loop::Program& initial, const Target& target);
+  Rejection (*check)(const loop::Program& initial, const Target& target, const std::vector<int64_t>& values);
+  Estimate (*estimate)(const loop::Program& initial, const Target& target, const std::vector<int64_t>& values);
+  Status (*apply)(Schedule& schedule, const Target& target, const std::vector<int64_t>& values);
+};
+
+// In order of preference: the first that matches a program gives its default schedule. The last matches everything.
+const std::vector<const Rule*>& Rules();
+
+const Rule& RuleConv();         // convolution: 1x1 and direct
+const Rule& RuleDepthwise();
+const Rule& RulePool();
+const Rule& RuleMatmul();
+const Rule& RuleElementwise();
+const Rule& RuleGeneric();      // anything: each nest vectorized over its innermost contiguous axis
+
+}  // namespace whet::schedule

@@ -1,0 +1,136 @@
+// Element-wise programs (one output, no reduction) and the fallback for everything else: each nest is vectorized over
+// its contiguous axis, its other axes fused into the parallel range.
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/schedule/analysis.h"
+#include "compiler/schedule/prim_util.h"
+#include "compiler/schedule/rule.h"
+
+namespace whet::schedule {
+namespace {
+
+enum { kLanes, kUnroll, kKnobs };
+
+std::vector<Knob> Knobs(const loop::Program&, const Target& t) {
+  const int64_t lanes = t.Lanes(4);
+  return {{"lanes", {std::max<int64_t>(lanes / 2, 1), lanes}}, {"unroll", {1, 2, 4, 8}}};
+}
+std::vector<int64_t> Default(const loop::Program&, const Target& t) { return {t.Lanes(4), 1}; }
+Rejection Check(const loop::Program&, const Target&, const std::vector<int64_t>& v) {
+  return v.size() == kKnobs ? Rejection::kNone : Rejection::kBadValue;
+}
+
+Estimate EstimateBytes(const loop::Program& p, const Target&, const std::vector<int64_t>& v) {
+  Estimate e;
+  for (const loop::Param& param : p.params) e.bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+  e.load_cycles = e.bytes / static_cast<double>(4 * v[kLanes]);
+  e.overhead_cycles = e.load_cycles / static_cast<double>(v[kUnroll]);
+  e.body_instructions = static_cast<double>(4 * v[kUnroll]);
+  return e;
+}
+
+bool IsElementwise(const loop::Program& p) {
+  for (const BlockSite& s : loop::AllBlocks(p)) {
+    if (s.block->reducer != loop::Reducer::kNone) return false;
+  }
+  return true;
+}
+
+// Vectorizes one root-level nest over the axis its output is contiguous in; fuses the others, in physical order, into a
+// parallel loop. A nest without such an axis, or whose reduction runs over all of it, stays scalar.
+Status ScheduleNest(Schedule& s, const std::string& block, int64_t lanes, int64_t unroll) {
+  WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s.program(), block));
+  const loop::Program keep = s.program();
+  const loop::BlockNode& b = *site.block;
+  std::vector<std::string> spatial, reduce;
+  std::string vec;
+  int64_t vec_extent = 1;
+  for (const auto& index : b.out_indices) {
+    for (size_t i = 0; i < b.iters.size(); ++i) {
+      if (b.iters[i].reduce || !(b.iters[i].var == index)) continue;
+      const std::string name = LoopName(b, static_cast<int>(i));
+      if (&index == &b.out_indices.back() && b.iters[i].extent > 1) {
+        vec = name;
+        vec_extent = b.iters[i].extent;
+      } else {
+        spatial.push_back(name);
+      }
+    }
+  }
+  for (size_t i = 0; i < b.iters.size(); ++i) {
+    const std::string name = LoopName(b, static_cast<int>(i));
+    if (b.iters[i].reduce) {
+      reduce.push_back(name);
+    } else if (name != vec && std::find(spatial.begin(), spatial.end(), name) == spatial.end()) {
+      spatial.push_back(name);
+    }
+  }
+  const bool reducing = b.reducer != loop::Reducer::kNone;
+  std::string outer_vec;
+  if (!vec.empty() && vec_extent >= 2) {
+    lanes = std::min<int64_t>(lanes, int64_t{1} << static_cast<int>(std::ceil(std::log2(static_cast<double>(vec_extent)))));
+    const std::string vo = block + ".vo", vi = block + ".vi", vu = block + ".vu", vl = block + ".vl";
+    unroll = std::min<int64_t>(reducing ? 1 : unroll, (vec_extent + lanes - 1) / lanes);
+    WHET_RETURN_IF_ERROR(s.Apply("split", {vec, std::to_string(lanes * unroll), vo, vi}));
+    WHET_RETURN_IF_ERROR(s.Apply("split", {vi, std::to_string(lanes), vu, vl}));
+    std::vector<std::string> order = spatial;
+    order.push_back(vo);
+    order.insert(order.end(), reduce.begin(), reduce.end());
+    order.push_back(vu);
+    order.push_back(vl);
+    WHET_RETURN_IF_ERROR(s.Apply("reorder", order));
+    WHET_RETURN_IF_ERROR(s.Apply("vectorize", {vl}));
+    WHET_RETURN_IF_ERROR(s.Apply("unroll", {vu}));
+    outer_vec = vo;
+  } else {
+    if (!vec.empty()) spatial.push_back(vec);
+    std::vector<std::string> order = spatial;
+    order.insert(order.end(), reduce.begin(), reduce.end());
+    if (order.size() > 1) WHET_RETURN_IF_ERROR(s.Apply("reorder", order));
+  }
+  if (spatial.empty() && !outer_vec.empty()) spatial.push_back(outer_vec);
+  if (spatial.empty()) return OkStatus();
+  std::string outer = spatial[0];
+  for (size_t i = 1; i < spatial.size(); ++i) {
+    const std::string fused = block + ".par" + std::to_string(i);
+    WHET_RETURN_IF_ERROR(s.Apply("fuse", {outer, spatial[i], fused}));
+    outer = fused;
+  }
+  return s.Apply("parallel", {outer});
+}
+
+Status ApplyAll(Schedule& s, const Target&, const std::vector<int64_t>& v) {
+  if (v.size() != kKnobs) return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
+  // Element-wise intermediates that nothing but element-wise code reads are inlined; a value that a reduction reads
+  // many times is worth keeping.
+  for (bool changed = true; changed;) {
+    changed = false;
+    const loop::Program p = s.program();
+    for (const BlockSite& site : loop::AllBlocks(p)) {
+      if (site.block->reducer != loop::Reducer::kNone) continue;
+      bool feeds_reduction = false, is_output = false;
+      for (const BlockSite& r : Readers(p, site.block->out)) feeds_reduction |= r.block->reducer != loop::Reducer::kNone;
+      for (const loop::Param& param : p.params) is_output |= param.buffer == site.block->out;
+      if (is_output || (feeds_reduction && !IsElementwise(p))) continue;
+      if (s.Apply("inline", {site.block->name}).ok()) {
+        changed = true;
+        break;
+      }
+    }
+  }
+  std::vector<std::string> blocks;
+  for (const BlockSite& site : loop::AllBlocks(s.program())) blocks.push_back(site.block->name);
+  for (const std::string& b : blocks) WHET_RETURN_IF_ERROR(ScheduleNest(s, b, v[kLanes], v[kUnroll]));
+  return OkStatus();
+}
+
+const Rule kElementwise = {"elementwise", 1, IsElementwise, Knobs, Default, Check, EstimateBytes, ApplyAll};
+const Rule kGeneric = {"generic", 1, [](const loop::Program&) { return true; }, Knobs, Default, Check, EstimateBytes, ApplyAll};
+
+}  // namespace
+
+const Rule& RuleElementwise() { return kElementwise; }
+const Rule& RuleGeneric() { return kGeneric; }
+
+}  // namespace whet::schedule

@@ -1,0 +1,47 @@
+// The schedule space of one workload on one target: the rules that match, their knobs, and what search asks of a point.
+// Immutable after construction; const methods may be called from several threads.
+#pragma once
+#include <optional>
+
+#include "compiler/schedule/rule.h"
+
+namespace whet::schedule {
+
+struct Point {
+  int variant = 0;               // index into variants()
+  std::vector<int64_t> values;   // one per knob, each from its domain
+  friend bool operator==(const Point&, const Point&) = default;
+};
+
+struct Variant {
+  const Rule* rule = nullptr;
+  std::vector<Knob> knobs;
+};
+
+inline constexpr int kFeatureCount = 48;
+
+class Space {
+ public:
+  Space(loop::Program initial, Target target);
+
+  const loop::Program& initial() const { return initial_; }
+  const Target& target() const { return target_; }
+  const std::vector<Variant>& variants() const { return variants_; }
+  Fingerprint digest() const { return digest_; }  // of the initial program
+
+  Point Default() const;
+  Rejection Check(const Point& p) const;  // kBadValue when a value is not in its domain
+  double PriorNs(const Point& p) const;   // analytical estimate, one thread
+  std::array<float, kFeatureCount> Features(const Point& p) const;
+  StatusOr<Schedule> Apply(const Point& p) const;
+  // The point a trace's rule line names; nullopt when the rule or a value is not in this space.
+  std::optional<Point> Locate(const Trace& trace) const;
+
+ private:
+  loop::Program initial_;
+  Target target_;
+  std::vector<Variant> variants_;
+  Fingerprint digest_;
+};
+
+}  // namespace whet::schedule

@@ -1,0 +1,86 @@
+// Every rule on small shapes with tails, borders and odd channel counts: the default and randomly drawn points must give
+// the unscheduled program's result, interpreted after lowering and compiled.
+#include <gtest/gtest.h>
+
+#include "compiler/loop/lower.h"
+#include "compiler/schedule/space.h"
+#include "tests/unit/programs.h"
+#include "tests/unit/run_program.h"
+
+namespace whet::schedule {
+namespace {
+
+using loop::Program;
+using testing_support::ConvShape;
+
+struct Case {
+  const char* rule;
+  Program program;
+};
+
+std::vector<Case> Cases() {
+  using namespace testing_support;
+  return {{"conv_direct", ConvProgram({3, 24, 9, 10, 5, 2, 2})},
+          {"conv_direct", ConvProgram({6, 28, 5, 7, 3, 1, 1})},
+          {"conv_direct", ConvProgram({8, 20, 4, 6, 1, 1, 0})},
+          {"depthwise", DepthwiseProgram({0, 24, 7, 9, 3, 1, 1}, true)},
+          {"depthwise", DepthwiseProgram({0, 10, 8, 8, 3, 2, 1}, false)},
+          {"pool", MaxPoolProgram({0, 28, 6, 8, 2, 2, 0})},
+          {"matmul", MatmulProgram(7, 37, 12, true)},
+          {"matmul", MatmulProgram(1, 16, 5, false)},
+          {"elementwise", AddPaddedProgram(28, 24, 3, 5)},
+          {"generic", RowNormProgram(5, 19)}};
+}
+
+std::vector<float> LoweredResult(const Program& p) {
+  auto lowered = loop::Lower(p);
+  EXPECT_TRUE(lowered.ok()) << lowered.status() << "\n" << loop::ToString(p);
+  if (!lowered.ok()) return {};
+  loop::Memory m = testing_support::IntegerInputs(p);
+  EXPECT_TRUE(loop::Interpret(lowered->prepack, m).ok());
+  Status st = loop::Interpret(lowered->main, m);
+  EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(lowered->main);
+  return {m["out"].begin(), m["out"].end()};
+}
+
+TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
+  Rng rng(1);
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.rule);
+    Space space(c.program, Target::Host());
+    ASSERT_FALSE(space.variants().empty());
+    EXPECT_STREQ(space.variants()[0].rule->name, c.rule);
+    const std::vector<float> expected = testing_support::Interpreted(c.program, "out");
+    std::vector<Point> points = {space.Default()};
+    ASSERT_EQ(space.Check(points[0]), Rejection::kNone);
+    for (int tries = 0; tries < 400 && points.size() < 7; ++tries) {
+      Point p{0, {}};
+      for (const Knob& k : space.variants()[0].knobs) p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
+      if (space.Check(p) == Rejection::kNone) points.push_back(p);
+    }
+    for (const Point& p : points) {
+      auto s = space.Apply(p);
+      ASSERT_TRUE(s.ok()) << s.status();
+      EXPECT_GT(space.PriorNs(p), 0);
+      ASSERT_EQ(LoweredResult(s->program()), expected) << s->trace().ToString() << loop::ToString(s->program());
+      ASSERT_EQ(testing_support::Compiled(s->program(), Target::Host(), testing_support::IntegerInputs(c.program)), expected) << s->trace().ToString();
+      auto again = Trace::Parse(s->trace().ToString());
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(space.Locate(*again), p);
+      ASSERT_TRUE(Schedule::Replay(c.program, *again).ok());
+    }
+  }
+}
+
+TEST(RulesTest, PointsOutsideTheSpaceAreRefused) {
+  Space space(testing_support::ConvProgram({3, 24, 9, 10, 5, 2, 2}), Target::Host());
+  Point p = space.Default();
+  p.values[0] = 1000;
+  EXPECT_EQ(space.Check(p), Rejection::kBadValue);
+  EXPECT_FALSE(space.Apply(p).ok());
+  p.values.pop_back();
+  EXPECT_EQ(space.Check(p), Rejection::kBadValue);
+}
+
+}  // namespace
+}  // namespace whet::schedule
