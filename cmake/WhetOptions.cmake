@@ -1,6 +1,8 @@
 # Compiler flags, ccache, linker and sanitizers.
 option(WHET_WERROR "treat warnings as errors" ON)
 set(WHET_SANITIZE "" CACHE STRING "sanitizers for every target, e.g. address,undefined")
+option(WHET_LIBFUZZER "link fuzz targets with libFuzzer and instrument everything for it (clang only)" OFF)
+set(WHET_FUZZ_SECONDS 20 CACHE STRING "how long each libFuzzer target runs in ctest")
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT DEFINED ENV{WHET_NO_CCACHE})
@@ -28,4 +30,11 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # assertions of our own stay on: they are CH
 if(WHET_SANITIZE)
   add_compile_options(-fsanitize=${WHET_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${WHET_SANITIZE})
+endif()
+if(WHET_LIBFUZZER)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    message(FATAL_ERROR "WHET_LIBFUZZER needs clang (preset fuzz): ${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -7,18 +7,25 @@ function(whet_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
+# What ./setup builds before it runs the demo: every program, no test.
+add_custom_target(programs)
+# What .ci/run builds with the sanitizers: unit and golden tests and the fuzz targets, and only what they need.
+add_custom_target(sanitized)
+
 # whet_program(NAME SOURCES f... DEPS t...)
 function(whet_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  add_dependencies(programs ${name})
 endfunction()
 
-# whet_test(NAME LABEL label SOURCES f... DEPS t... [ENV VAR=value...])
-#   a GoogleTest program, its sources in one unity build (the largest lever on build time here), one ctest entry
+# whet_test(NAME LABEL label SOURCES f... DEPS t... [PROGRAMS p...] [ENV VAR=value...])
+#   a GoogleTest program, its sources in one unity build (the largest lever on build time here), one ctest entry;
+#   PROGRAMS are those of our programs that the test starts, so that building the test builds them
 function(whet_test name)
-  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPS;ENV" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPS;PROGRAMS;ENV" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16
                         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -27,6 +34,41 @@ function(whet_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300
     ENVIRONMENT "WHET_SOURCE_DIR=${CMAKE_SOURCE_DIR};WHET_BIN_DIR=${CMAKE_BINARY_DIR}/bin;${ARG_ENV}")
+  if(ARG_PROGRAMS)
+    add_dependencies(${name} ${ARG_PROGRAMS})
+  endif()
+  if(ARG_LABEL MATCHES "^(unit|golden)$")
+    add_dependencies(sanitized ${name})
+  endif()
+endfunction()
+
+# whet_fuzz(NAME SOURCES f... DEPS t... [RUNS n])
+#   SOURCES define LLVMFuzzerTestOneInput; seed inputs lie in tests/fuzz/corpus/NAME/. One ctest entry, label fuzz:
+#   with WHET_LIBFUZZER it is a libFuzzer program that runs for WHET_FUZZ_SECONDS; otherwise tests/fuzz/driver.cc
+#   feeds it the corpus and RUNS mutations of it from a fixed seed, so that the plain test run covers it too.
+function(whet_fuzz name)
+  cmake_parse_arguments(ARG "" "RUNS" "SOURCES;DEPS" ${ARGN})
+  if(NOT ARG_RUNS)
+    set(ARG_RUNS 2000)
+  endif()
+  set(corpus ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+  set(found ${CMAKE_BINARY_DIR}/tests/fuzz/${name})
+  file(MAKE_DIRECTORY ${found})
+  add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  if(WHET_LIBFUZZER)
+    # New inputs go to the build folder, the first one named; the committed corpus is only read.
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=${WHET_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+      -seed=1 -print_final_stats=1 -artifact_prefix=${found}/ ${found} ${corpus})
+  else()
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/driver.cc)
+    add_test(NAME ${name} COMMAND ${name} ${ARG_RUNS} ${found}/last-input ${corpus})
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+  add_dependencies(sanitized ${name})
 endfunction()
 
 # whet_catalog(VAR_PREFIX records...) writes a header that declares and a source that lists

@@ -37,6 +37,7 @@ StatusOr<std::vector<std::string>> Words(std::string_view line) {
     if (end == std::string_view::npos) return InvalidArgument("unterminated quote");
     if (end == begin) return InvalidArgument("an empty argument");
     words.emplace_back(line.substr(begin, end - begin));
+    if (words.back().find('"') != std::string::npos) return InvalidArgument("a quote inside '{}'", words.back());
     if (words.back().size() > kMaxArgBytes) return InvalidArgument("an argument of {} bytes; the limit is {}", words.back().size(), kMaxArgBytes);
     i = end + quoted;
     if (i < line.size()) {
@@ -83,6 +84,7 @@ Status ParseLine(std::string_view line, Trace& trace) {
   }
   WHET_ASSIGN_OR_RETURN(std::vector<std::string> words, Words(line));
   if (words.empty()) return InvalidArgument("an empty line");
+  if (!PlainWord(words[0])) return InvalidArgument("'{}' is not a primitive's name", words[0]);
   WHET_ASSIGN_OR_RETURN(auto nv, NameAndVersion(words[0]));
   Instr instr{nv.first, nv.second, {}};
   instr.args.assign(words.begin() + 1, words.end());

@@ -1,5 +1,10 @@
 #include "deploy/runtime/npy.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 
@@ -21,53 +26,70 @@ std::string Field(const std::string& header, const std::string& key) {
   return end == std::string::npos ? "" : header.substr(begin, end - begin);
 }
 
+constexpr int64_t kMaxElements = int64_t{1} << 32;  // 4 GiB of bytes: beyond that a file is a mistake
+constexpr int64_t kMaxBytes = int64_t{1} << 32;
+constexpr uint32_t kMaxHeaderBytes = 65536;
+
+// "(1, 128, 128, 3": the closing parenthesis is cut off.
+bool ParseShape(const std::string& text, std::vector<int64_t>* shape) {
+  shape->clear();
+  if (text.empty() || text[0] != '(') return false;
+  const char* at = text.data() + 1;
+  const char* end = text.data() + text.size();
+  while (true) {
+    while (at < end && (*at == ' ' || *at == ',')) ++at;
+    if (at == end) return true;
+    int64_t v = 0;
+    const auto [next, failed] = std::from_chars(at, end, v);
+    if (failed != std::errc() || v < 0 || shape->size() == 16) return false;
+    shape->push_back(v);
+    at = next;
+  }
+}
+
+std::string ReadHeader(std::istream& in, std::string* header) {
+  char magic[8];
+  if (!in.read(magic, 8) || std::memcmp(magic, "\x93NUMPY", 6) != 0) return "it does not start with the NumPy magic";
+  const int major = magic[6];
+  if (major < 1 || major > 3) return "version " + std::to_string(major) + ", known are 1 to 3";
+  unsigned char len[4] = {};
+  if (!in.read(reinterpret_cast<char*>(len), major == 1 ? 2 : 4)) return "its header is cut off";
+  const uint32_t bytes = len[0] | len[1] << 8 | len[2] << 16 | static_cast<uint32_t>(len[3]) << 24;
+  if (bytes > kMaxHeaderBytes) return "its header has " + std::to_string(bytes) + " bytes, the limit is " + std::to_string(kMaxHeaderBytes);
+  header->resize(bytes);
+  return in.read(header->data(), bytes) ? "" : "its header is cut off";
+}
+
 }  // namespace
 
 std::string ReadNpy(const std::string& path, NpyArray* out) {
+  struct stat st;
   std::ifstream in(path, std::ios::binary);
-  if (!in) return "cannot open '" + path + "': " + std::strerror(errno);
+  if (!in || stat(path.c_str(), &st) != 0) return "cannot open '" + path + "': " + std::strerror(errno);
   const std::string bad = "'" + path + "' is not a usable .npy file: ";
-  char magic[8];
-  if (!in.read(magic, 8) || std::memcmp(magic, "\x93NUMPY", 6) != 0) return bad + "it does not start with the NumPy magic";
-  const int major = magic[6];
-  if (major < 1 || major > 3) return bad + "version " + std::to_string(major) + ", known are 1 to 3";
-  unsigned char len[4] = {};
-  if (!in.read(reinterpret_cast<char*>(len), major == 1 ? 2 : 4)) return bad + "its header is cut off";
-  const uint32_t header_bytes = len[0] | len[1] << 8 | len[2] << 16 | static_cast<uint32_t>(len[3]) << 24;
-  if (header_bytes > 65536) return bad + "its header has " + std::to_string(header_bytes) + " bytes, the limit is 65536";
-  std::string header(header_bytes, '\0');
-  if (!in.read(header.data(), header_bytes)) return bad + "its header is cut off";
+  if (!S_ISREG(st.st_mode)) return bad + "it is not a regular file";
+  std::string header;
+  if (std::string wrong = ReadHeader(in, &header); !wrong.empty()) return bad + wrong;
   std::string descr = Field(header, "descr");
   if (descr.size() >= 2) descr = descr.substr(1, descr.size() - 2);
   out->dtype = UINT32_MAX;
   for (uint32_t t = 0; t <= WHET_F64; ++t) {
     if (*kDescr[t] && descr == kDescr[t]) out->dtype = t;
   }
-  if (out->dtype == UINT32_MAX) return bad + "element type '" + descr + "'; known are b1, i1, u1, i4, i8, f2, f4, f8 little endian";
-  if (Field(header, "fortran_order") != "False") return bad + "it is in Fortran order; save it in C order";
-  const std::string shape = Field(header, "shape");
-  if (shape.empty() || shape[0] != '(') return bad + "it has no shape";
-  out->shape.clear();
+  if (out->dtype == UINT32_MAX) return bad + "element type '" + descr + "'; known are |b1, |i1, |u1, <i4, <i8, <f2, <f4, <f8";
+  if (!ParseShape(Field(header, "shape"), &out->shape)) return bad + "its shape cannot be read";
+  if (out->shape.size() > 1 && Field(header, "fortran_order") != "False") return bad + "it is in Fortran order; save it in C order";
   int64_t elements = 1;
-  for (size_t i = 1; i < shape.size();) {
-    size_t end = 0;
-    long long v = 0;
-    try {
-      v = std::stoll(shape.substr(i), &end);
-    } catch (...) {
-      return bad + "its shape is '" + shape + ")'";
-    }
-    if (v < 0 || v > (1LL << 32) || elements * std::max(v, 1LL) > (1LL << 32)) return bad + "it is larger than 4 GiB";
-    out->shape.push_back(v);
-    elements *= v;
-    i += end;
-    while (i < shape.size() && (shape[i] == ',' || shape[i] == ' ')) ++i;
+  for (int64_t d : out->shape) {
+    if (__builtin_mul_overflow(elements, d, &elements) || elements > kMaxElements) return bad + "it is larger than 4 GiB";
   }
   const int64_t bytes = elements * DTypeBytes(out->dtype);
-  if (bytes > (1LL << 32)) return bad + "it is larger than 4 GiB";
+  if (bytes > kMaxBytes) return bad + "it is larger than 4 GiB";
+  // Before the memory is taken: a header may promise what the file does not hold.
+  const int64_t present = st.st_size - static_cast<int64_t>(in.tellg());
+  if (present < bytes) return bad + "its data is cut off: " + std::to_string(present) + " of " + std::to_string(bytes) + " bytes";
   out->bytes.resize(static_cast<size_t>(bytes));
-  if (!in.read(out->bytes.data(), bytes)) return bad + "its data is cut off: " + std::to_string(in.gcount()) + " of " + std::to_string(bytes) + " bytes";
-  return "";
+  return in.read(out->bytes.data(), bytes) ? "" : bad + "reading its data failed";
 }
 
 std::string WriteNpy(const std::string& path, uint32_t dtype, const std::vector<int64_t>& shape, const void* data) {

@@ -1,4 +1,5 @@
-// NumPy .npy files, versions 1 to 3, little endian, C order. Standard library only; errors as text.
+// NumPy .npy files, versions 1 to 3, little endian, C order. Standard library only; errors as text, an empty text is
+// success. bf16 has no .npy form: callers widen it to f32. Stateless; safe from any thread.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,7 +13,7 @@ struct NpyArray {
   std::string bytes;
 };
 
-// At most 4 GiB. Empty text on success.
+// At most 4 GiB and 16 dimensions.
 std::string ReadNpy(const std::string& path, NpyArray* out);
 std::string WriteNpy(const std::string& path, uint32_t dtype, const std::vector<int64_t>& shape, const void* data);
 

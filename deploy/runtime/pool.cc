@@ -3,89 +3,110 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
 namespace whet {
 namespace {
 
-constexpr int kSpins = 20000;  // some 50 microseconds: longer than the serial gap between two phases
+// Longer than the gap between two phases or two runs in a row, shorter than anyone would notice on a busy machine.
+constexpr int64_t kSpinNs = 50'000;
 
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
 #endif
-}
-
-void PinTo(int index) {
-  cpu_set_t allowed, one;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  const int count = CPU_COUNT(&allowed);
-  int skip = count > 0 ? index % count : 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-    return;
-  }
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads, bool pin) {
-  for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this, i, pin] {
-      if (pin) PinTo(i);
-      Work(i);
-    });
+int AvailableProcessors() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return std::max(CPU_COUNT(&allowed), 1);
+}
+
+bool PinToProcessor(int index) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) == 0) return false;
+  int skip = index % CPU_COUNT(&allowed);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0;
   }
-  if (pin) PinTo(0);
+  return false;
+}
+
+ThreadPool::ThreadPool(int threads, bool pin) {
+  threads_ = std::max(threads, 1);
+  spin_ns_ = threads_ <= AvailableProcessors() ? kSpinNs : 0;
+  try {
+    for (int i = 1; i < threads_; ++i) {
+      workers_.emplace_back([this, i, pin] {
+        if (pin) PinToProcessor(i);
+        Work(i);
+      });
+    }
+  } catch (const std::system_error& e) {
+    // Those that exist have not begun anything: they see the final count when the first round starts.
+    error_ = "only " + std::to_string(workers_.size() + 1) + " of " + std::to_string(threads) + " threads could be started: " + e.what();
+    threads_ = static_cast<int>(workers_.size()) + 1;
+  }
+  if (pin) PinToProcessor(0);
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
+  if (workers_.empty()) return;
+  stop_ = true;
+  Start();
   for (std::thread& t : workers_) t.join();
 }
 
-void ThreadPool::Part(int thread) const {
-  const int64_t count = threads();
-  const int64_t begin = n_ * thread / count, end = n_ * (thread + 1) / count;
-  if (begin < end) call_(function_, thread, begin, end);
+void ThreadPool::Start() {
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
 }
 
-void ThreadPool::RunParts(int64_t n, void* f) {
-  function_ = f;
-  n_ = n;
-  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  {
-    std::lock_guard lock(mutex_);  // a worker that is about to sleep sees the new round
-    round_.fetch_add(1, std::memory_order_release);
+void ThreadPool::Barrier() {
+  if (threads_ == 1) return;
+  const uint32_t generation = generation_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    generation_.store(generation + 1, std::memory_order_release);
+    generation_.notify_all();
+    return;
   }
-  wake_.notify_all();
-  Part(0);
-  for (int i = 0; running_.load(std::memory_order_acquire) != 0; ++i) {
-    if (i < kSpins) {
-      Pause();
-    } else {
-      sched_yield();
-    }
+  WaitUntilChanged(generation_, generation);
+}
+
+void ThreadPool::WaitUntilChanged(const std::atomic<uint32_t>& word, uint32_t old) const {
+  if (word.load(std::memory_order_acquire) != old) return;
+  if (spin_ns_ > 0) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(spin_ns_);
+    do {
+      for (int i = 0; i < 16; ++i) {
+        if (word.load(std::memory_order_acquire) != old) return;
+        Pause();
+      }
+    } while (std::chrono::steady_clock::now() < until);
   }
+  word.wait(old, std::memory_order_acquire);
 }
 
 void ThreadPool::Work(int thread) {
-  uint64_t seen = 0;
+  uint32_t seen = 0;
   while (true) {
-    for (int i = 0; i < kSpins && round_.load(std::memory_order_acquire) == seen && !stop_; ++i) Pause();
-    if (round_.load(std::memory_order_acquire) == seen) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return round_.load(std::memory_order_acquire) != seen || stop_; });
-    }
+    WaitUntilChanged(round_, seen);
+    ++seen;  // the next round cannot start before this thread has met the closing barrier of this one
     if (stop_) return;
-    seen = round_.load(std::memory_order_acquire);
-    Part(thread);
-    running_.fetch_sub(1, std::memory_order_release);
+    call_(function_, thread);
+    Barrier();
   }
 }
 

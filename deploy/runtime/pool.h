@@ -1,53 +1,76 @@
-// A pool of threads for phases: Run(n, f) calls f(thread, begin, end) on static, contiguous parts of [0, n), the caller
-// taking the first part, and returns when all are done. Waiting threads spin for a moment, then sleep. One thread means
-// no threads at all. Not reentrant; one Run at a time (an Instance owns its pool or is given one).
+// A team of threads for one artifact instance. Parallel(f) runs f(thread) once on every thread, the caller being thread 0,
+// and returns when all are done; inside, Barrier() separates the phases of a kernel. One region therefore covers a whole
+// run of a model, and a phase costs one barrier, not a fork and a join. Waiting threads spin for a moment (the serial gap
+// between two phases is short), then sleep in the kernel; with more threads than processors they sleep at once.
+// One thread means no threads, no atomics and no locks. Not reentrant; one Parallel at a time (an Instance owns its pool).
 #pragma once
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace whet {
 
 class ThreadPool {
  public:
-  // threads >= 1. With `pin`, thread i stays on the i-th processor the process may use.
+  // threads >= 1. With `pin`, thread i (the caller is thread 0) stays on the i-th processor the process may use. When the
+  // system refuses a thread the pool is smaller than asked and error() says so.
   explicit ThreadPool(int threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return threads_; }
+  const std::string& error() const { return error_; }
 
-  template <typename F>  // void(int thread, int64_t begin, int64_t end)
-  void Run(int64_t n, F&& f) {
-    if (workers_.empty() || n <= 1) {
-      f(0, int64_t{0}, n);
+  template <typename F>  // void(int thread)
+  void Parallel(F&& f) {
+    if (threads_ == 1) {
+      f(0);
       return;
     }
-    call_ = [](void* self, int thread, int64_t begin, int64_t end) {
-      (*static_cast<std::remove_reference_t<F>*>(self))(thread, begin, end);
-    };
-    RunParts(n, &f);
+    call_ = [](void* self, int thread) { (*static_cast<std::remove_reference_t<F>*>(self))(thread); };
+    function_ = &f;
+    Start();
+    f(0);
+    Barrier();
+  }
+
+  // Inside Parallel: returns once every thread has called it. What was written before it is visible after it.
+  void Barrier();
+
+  // The part of [0, extent) that is `thread`'s: contiguous, sizes differ by one at most.
+  static int64_t PartBegin(int64_t extent, int thread, int threads) {
+    return extent / threads * thread + extent % threads * thread / threads;
   }
 
  private:
-  void RunParts(int64_t n, void* f);
+  void Start();
   void Work(int thread);
-  void Part(int thread) const;
+  // Returns once `word` is no longer `old`.
+  void WaitUntilChanged(const std::atomic<uint32_t>& word, uint32_t old) const;
 
-  std::vector<std::thread> workers_;  // constant after construction
+  // Constant after construction.
+  std::vector<std::thread> workers_;
+  int threads_ = 1;
+  int64_t spin_ns_ = 0;
+  std::string error_;
 
-  void (*call_)(void*, int, int64_t, int64_t) = nullptr;  // written before round_ is raised
+  // Written by the caller before round_ is raised.
+  void (*call_)(void*, int) = nullptr;
   void* function_ = nullptr;
-  int64_t n_ = 0;
-  std::atomic<uint64_t> round_{0};
-  std::atomic<int> running_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_;
+  bool stop_ = false;
+
+  alignas(64) std::atomic<uint32_t> round_{0};
+  alignas(64) std::atomic<uint32_t> generation_{0};  // of the barrier
+  alignas(64) std::atomic<int> arrived_{0};
 };
+
+// The processors this process may use.
+int AvailableProcessors();
+// Keeps the calling thread on the index-th of them (modulo their number); false when the system refuses.
+bool PinToProcessor(int index);
 
 }  // namespace whet

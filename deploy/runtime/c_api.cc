@@ -1,0 +1,99 @@
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/runtime/model.h"
+#include "deploy/runtime/whet_runtime.h"
+
+struct whet_session {
+  explicit whet_session(std::shared_ptr<const whet::Model> model, int threads) : instance(std::move(model), threads) {}
+  whet::Instance instance;
+  std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+int Describe(std::span<const whet_tensor> tensors, uint32_t index, const char* what, whet_value_info* info) {
+  if (index >= tensors.size()) {
+    last_error = std::string(what) + " " + std::to_string(index) + " does not exist; the model has " + std::to_string(tensors.size());
+    return -1;
+  }
+  const whet_tensor& t = tensors[index];
+  *info = {t.name, t.dtype, t.rank, t.shape, t.bytes};
+  return 0;
+}
+
+bool AnyNull(const void* const* list, size_t n, const char* what) {
+  for (size_t i = 0; i < n; ++i) {
+    if (list && list[i]) continue;
+    last_error = std::string(what) + " " + std::to_string(i) + " is a null pointer";
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+extern "C" {
+
+whet_session* whet_session_open(const char* path, int threads) try {
+  if (!path || threads < 1 || threads > 1024) {
+    last_error = path ? "threads is " + std::to_string(threads) + ", allowed are 1 to 1024" : "the path is a null pointer";
+    return nullptr;
+  }
+  auto model = whet::Model::Load(path, &last_error);
+  if (!model) return nullptr;
+  if (!model->parameters().empty()) {
+    last_error = std::string("'") + path + "' is a tuning candidate without weights, not a model";
+    return nullptr;
+  }
+  auto session = std::make_unique<whet_session>(model, threads);
+  if (!session->instance.error().empty()) {
+    last_error = session->instance.error();
+    return nullptr;
+  }
+  return session.release();
+} catch (const std::exception& e) {
+  last_error = e.what();
+  return nullptr;
+}
+
+void whet_session_close(whet_session* session) { delete session; }
+
+uint32_t whet_session_input_count(const whet_session* s) { return s->instance.model().desc().n_inputs; }
+uint32_t whet_session_output_count(const whet_session* s) { return s->instance.model().desc().n_outputs; }
+
+int whet_session_input(const whet_session* s, uint32_t index, whet_value_info* info) {
+  return Describe(s->instance.model().inputs(), index, "input", info);
+}
+int whet_session_output(const whet_session* s, uint32_t index, whet_value_info* info) {
+  return Describe(s->instance.model().outputs(), index, "output", info);
+}
+
+int whet_session_run(whet_session* s, const void* const* inputs, void* const* outputs) try {
+  const size_t n_in = s->instance.model().inputs().size(), n_out = s->instance.model().outputs().size();
+  if (AnyNull(inputs, n_in, "input") || AnyNull(outputs, n_out, "output")) return -1;
+  if (s->busy.test_and_set(std::memory_order_acquire)) {
+    last_error = "the session is running in another thread; open one session per thread";
+    return -1;
+  }
+  s->inputs.assign(inputs, inputs + n_in);
+  s->outputs.assign(outputs, outputs + n_out);
+  s->instance.Run(s->inputs, s->outputs);
+  s->busy.clear(std::memory_order_release);
+  return 0;
+} catch (const std::exception& e) {
+  s->busy.clear(std::memory_order_release);
+  last_error = e.what();
+  return -1;
+}
+
+const char* whet_last_error(void) { return last_error.c_str(); }
+
+}  // extern "C"

@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "deploy/runtime/model.h"
+
+namespace whet {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// The part of a phase that falls to a thread. A serial phase is the caller's, so that two of them in a row need no
+// barrier in between.
+std::pair<int64_t, int64_t> Part(int64_t extent, int thread, int threads) {
+  if (extent == 1) return {0, thread == 0 ? 1 : 0};
+  return {ThreadPool::PartBegin(extent, thread, threads), ThreadPool::PartBegin(extent, thread + 1, threads)};
+}
+
+}  // namespace
+
+void Instance::Free::operator()(void* p) const { std::free(p); }
+
+// Zeroed, so that the pages exist before the first run is timed.
+char* Instance::Allocate(uint64_t bytes, Memory* owner) {
+  if (bytes == 0) return nullptr;
+  const uint64_t rounded = RoundUp(bytes, kPage);
+  owner->reset(static_cast<char*>(std::aligned_alloc(kPage, rounded)));
+  if (*owner) {
+    std::memset(owner->get(), 0, rounded);
+    memory_bytes_ += static_cast<int64_t>(rounded);
+  } else if (error_.empty()) {
+    error_ = "the system refused " + std::to_string(rounded) + " bytes of memory";
+  }
+  return owner->get();
+}
+
+Instance::Instance(std::shared_ptr<const Model> model, int threads, bool pin) : model_(std::move(model)), pool_(std::max(threads, 1), pin) {
+  error_ = pool_.error();
+  const whet_model& m = model_->desc();
+  Allocate(m.arena_bytes, &arena_);
+  Allocate(m.packed_bytes, &packed_);
+  uint64_t scratch = 0;
+  for (uint32_t i = 0; i < m.n_kernels; ++i) scratch = std::max(scratch, m.kernels[i].scratch_bytes);
+  scratch_stride_ = static_cast<int64_t>(RoundUp(scratch, kPage));  // no cache line, and no page, is shared by two threads
+  Allocate(static_cast<uint64_t>(scratch_stride_) * static_cast<uint64_t>(pool_.threads()), &scratch_);
+  if (!error_.empty()) return;
+  PlaceTensors();
+  ListCalls({m.prepack_steps, m.n_prepack_steps}, 0, &prepack_calls_);
+  ListCalls({m.steps, m.n_steps}, m.n_prepack_steps, &calls_);
+  if (model_->parameters().empty()) Prepack({});
+}
+
+Instance::~Instance() = default;
+
+void Instance::PlaceTensors() {
+  const whet_model& m = model_->desc();
+  base_.assign(m.n_tensors, nullptr);
+  uses_.resize(m.n_tensors);
+  staging_.resize(m.n_inputs + m.n_outputs);
+  for (uint32_t i = 0; i < m.n_tensors; ++i) {
+    const whet_tensor& t = m.tensors[i];
+    if (t.storage == WHET_ARENA) base_[i] = arena_.get() + t.offset;
+    if (t.storage == WHET_PACKED) base_[i] = packed_.get() + t.offset;
+    if (t.storage == WHET_CONSTANT) base_[i] = const_cast<char*>(static_cast<const char*>(m.constants)) + t.offset;
+  }
+  for (uint32_t s = 0; s < m.n_prepack_steps + m.n_steps; ++s) {
+    const whet_step& step = s < m.n_prepack_steps ? m.prepack_steps[s] : m.steps[s - m.n_prepack_steps];
+    auto& args = args_.emplace_back();
+    for (uint32_t k = 0; k < m.kernels[step.kernel].n_buffers; ++k) {
+      const uint32_t t = step.tensors[k];
+      if (!base_[t]) uses_[t].emplace_back(s, k);
+      args.push_back(base_[t]);
+    }
+  }
+}
+
+void Instance::ListCalls(std::span<const whet_step> steps, size_t first_args, std::vector<Call>* calls) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const whet_kernel& kernel = model_->desc().kernels[steps[s].kernel];
+    for (uint32_t p = 0; p < kernel.n_phases; ++p) {
+      const whet_phase& phase = kernel.phases[p];
+      if (!calls->empty() && phase.extent == 1 && calls->back().extent == 1) calls->back().barrier = false;
+      calls->push_back({phase.fn, args_[first_args + s].data(), phase.extent, static_cast<uint32_t>(s), true, p + 1 == kernel.n_phases});
+    }
+  }
+  if (!calls->empty()) calls->back().barrier = false;  // the end of the parallel region is one
+}
+
+void Instance::RunCalls(const std::vector<Call>& calls) {
+  char* const scratch = scratch_.get();
+  if (pool_.threads() == 1) {
+    for (const Call& c : calls) c.fn(c.args, scratch, nullptr, 0, c.extent);
+    return;
+  }
+  const int threads = pool_.threads();
+  pool_.Parallel([&](int thread) {
+    for (const Call& c : calls) {
+      const auto [begin, end] = Part(c.extent, thread, threads);
+      if (begin < end) c.fn(c.args, scratch + thread * scratch_stride_, nullptr, begin, end);
+      if (c.barrier) pool_.Barrier();
+    }
+  });
+}
+
+void Instance::Prepack(const std::vector<const void*>& parameters) {
+  const std::vector<uint32_t> ids = model_->parameters();
+  for (size_t i = 0; i < ids.size() && i < parameters.size(); ++i) {
+    for (const auto& [step, arg] : uses_[ids[i]]) args_[step][arg] = const_cast<void*>(parameters[i]);
+  }
+  RunCalls(prepack_calls_);
+}
+
+void* Instance::Aligned(void* p, uint32_t tensor, std::vector<Staged>* staged) {
+  if (reinterpret_cast<uintptr_t>(p) % WHET_ALIGNMENT == 0) return p;
+  const uint64_t bytes = model_->desc().tensors[tensor].bytes;
+  if (!staging_[tensor]) Allocate(bytes, &staging_[tensor]);
+  staged->push_back({p, staging_[tensor].get(), bytes});
+  return staging_[tensor].get();
+}
+
+void Instance::Bind(const std::vector<const void*>& inputs, const std::vector<void*>& outputs) {
+  staged_in_.clear();
+  staged_out_.clear();
+  auto bind = [&](uint32_t tensor, void* p, std::vector<Staged>* staged) {
+    void* usable = Aligned(p, tensor, staged);
+    for (const auto& [step, arg] : uses_[tensor]) args_[step][arg] = usable;
+  };
+  const uint32_t n_inputs = model_->desc().n_inputs;
+  for (uint32_t i = 0; i < inputs.size(); ++i) bind(i, const_cast<void*>(inputs[i]), &staged_in_);
+  for (uint32_t i = 0; i < outputs.size(); ++i) bind(n_inputs + i, outputs[i], &staged_out_);
+}
+
+void Instance::CopyIn() const {
+  for (const Staged& s : staged_in_) std::memcpy(s.own, s.user, s.bytes);
+}
+
+void Instance::CopyOut() const {
+  for (const Staged& s : staged_out_) std::memcpy(s.user, s.own, s.bytes);
+}
+
+void Instance::Execute() {
+  CopyIn();
+  RunCalls(calls_);
+  CopyOut();
+}
+
+void Instance::Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs) {
+  Bind(inputs, outputs);
+  Execute();
+}
+
+void Instance::RunProfiled(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, std::vector<double>& step_ns) {
+  using Clock = std::chrono::steady_clock;
+  Bind(inputs, outputs);
+  step_ns.resize(model_->desc().n_steps);
+  CopyIn();
+  const int threads = pool_.threads();
+  char* const scratch = scratch_.get();
+  Clock::time_point last = Clock::now();
+  pool_.Parallel([&](int thread) {
+    for (const Call& c : calls_) {
+      const auto [begin, end] = Part(c.extent, thread, threads);
+      if (begin < end) c.fn(c.args, scratch + thread * scratch_stride_, nullptr, begin, end);
+      if (c.barrier || c.last_of_step) pool_.Barrier();
+      if (thread != 0 || !c.last_of_step) continue;
+      const auto now = Clock::now();
+      step_ns[c.step] += std::chrono::duration<double, std::nano>(now - last).count();
+      last = now;
+    }
+  });
+  CopyOut();
+}
+
+}  // namespace whet

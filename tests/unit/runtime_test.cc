@@ -1,0 +1,265 @@
+// The runtime against artifacts written by hand in C (runtime_artifacts/): loading, refusing, running, threads, prepack,
+// the C interface, .npy files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "deploy/runtime/model.h"
+#include "deploy/runtime/npy.h"
+#include "deploy/runtime/whet_runtime.h"
+
+namespace whet {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Artifact(const std::string& name) { return std::string(std::getenv("WHET_TEST_ARTIFACTS")) + "/" + name + ".so"; }
+
+class TempDir {
+ public:
+  TempDir() {
+    char name[] = "/tmp/whet-runtime-XXXXXX";
+    EXPECT_TRUE(mkdtemp(name));
+    path_ = name;
+  }
+  ~TempDir() { std::filesystem::remove_all(path_); }
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+  std::string Write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(File(name), std::ios::binary) << bytes;
+    return File(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string LoadError(const std::string& path) {
+  std::string error;
+  EXPECT_EQ(Model::Load(path, &error), nullptr) << path;
+  return error;
+}
+
+void ExpectPhasesRun(const std::string& name, int threads) {
+  std::string error;
+  auto model = Model::Load(Artifact(name), &error);
+  ASSERT_TRUE(model) << error;
+  ASSERT_EQ(model->inputs().size(), 1u);
+  ASSERT_EQ(model->outputs().size(), 2u);
+  EXPECT_STREQ(model->outputs()[0].name, "scores/y:0");
+  Instance instance(model, threads);
+  ASSERT_EQ(instance.error(), "");
+  // One element further than aligned, so that the copying path is taken too.
+  std::vector<float> x(1001), y(1001);
+  std::iota(x.begin(), x.end(), -1.0f);  // x[i + 1] = i
+  double sum = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::fill(y.begin(), y.end(), 0.0f);
+    instance.Run({x.data() + 1}, {y.data() + 1, &sum});
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(y[i + 1], 2.0f * (999 - i) + 1) << "round " << round << " element " << i;
+    ASSERT_EQ(sum, 1000.0 * 999 + 1000);
+  }
+  std::vector<double> step_ns;
+  sum = 0;
+  instance.RunProfiled({x.data() + 1}, {y.data() + 1, &sum}, step_ns);
+  EXPECT_EQ(sum, 1000.0 * 999 + 1000);
+  ASSERT_EQ(step_ns.size(), 3u);
+  for (double ns : step_ns) EXPECT_GT(ns, 0);
+}
+
+TEST(RuntimeTest, PhasesAreSeparatedByBarriersAtEveryThreadCount) {
+  for (int threads : {1, 2, 3, 7, 16}) ExpectPhasesRun("phases", threads);
+}
+
+TEST(RuntimeTest, LargerStructsOfANewerCompilerAreRead) { ExpectPhasesRun("phases_grown", 2); }
+
+TEST(RuntimeTest, UnusableArtifactsAreRefusedWithTheReason) {
+  EXPECT_THAT(LoadError(Artifact("bad_version")), HasSubstr("interface version is 2, this runtime knows 1"));
+  EXPECT_THAT(LoadError(Artifact("bad_size")), HasSubstr("model struct has 64 bytes"));
+  EXPECT_THAT(LoadError(Artifact("bad_feature")), HasSubstr("lacks: quantum-tile"));
+  EXPECT_THAT(LoadError(Artifact("bad_offset")), HasSubstr("tensor 3 '' reaches beyond its memory of 4064 bytes"));
+  EXPECT_THAT(LoadError(Artifact("bad_index")), HasSubstr("step 2 'sum' uses tensor 9 of 4"));
+  EXPECT_THAT(LoadError(Artifact("bad_symbol")), HasSubstr("exports no whet_model_<name>_v1"));
+}
+
+TEST(RuntimeTest, FilesThatAreNoArtifactsAreRefusedBeforeTheyAreLoaded) {
+  TempDir dir;
+  EXPECT_THAT(LoadError(dir.File("absent.so")), HasSubstr("No such file"));
+  EXPECT_THAT(LoadError(dir.File(".")), HasSubstr("it is a folder"));
+  EXPECT_THAT(LoadError(dir.Write("empty.so", "")), HasSubstr("it is empty"));
+  EXPECT_THAT(LoadError(dir.Write("text.so", std::string(500, 'x'))), HasSubstr("not an ELF shared library"));
+  EXPECT_THAT(LoadError("/proc/self/exe"), HasSubstr("is not a whet artifact"));
+  const std::string whole = ReadFile(Artifact("phases"));
+  std::string foreign = whole;
+  foreign[18] = static_cast<char>(243);  // e_machine: RISC-V
+  EXPECT_THAT(LoadError(dir.Write("riscv.so", foreign)), HasSubstr("it is for riscv"));
+  for (size_t bytes : {size_t{10}, size_t{64}, whole.size() / 2, whole.size() - 1}) {
+    EXPECT_THAT(LoadError(dir.Write("short.so", whole.substr(0, bytes))), HasSubstr("is not a whet artifact")) << bytes;
+  }
+}
+
+TEST(RuntimeTest, PrepackRunsOnceAtLoadForConstants) {
+  std::string error;
+  auto model = Model::Load(Artifact("prepack"), &error);
+  ASSERT_TRUE(model) << error;
+  Instance instance(model, 2);
+  const int32_t x[4] = {1, 10, 100, 1000};
+  int32_t y[3] = {};
+  instance.Run({x}, {y});
+  EXPECT_THAT(y, testing::ElementsAre(4321, 8765, 12 * 1000 + 11 * 100 + 10 * 10 + 9));
+}
+
+TEST(RuntimeTest, ACandidateTakesItsWeightsFromTheCallerAndCanBeGivenOthers) {
+  std::string error;
+  auto model = Model::Load(Artifact("candidate"), &error);
+  ASSERT_TRUE(model) << error;
+  ASSERT_EQ(model->parameters(), std::vector<uint32_t>{2});
+  Instance instance(model, 1);
+  alignas(64) int32_t w[12] = {};
+  const int32_t x[4] = {1, 1, 1, 1};
+  int32_t y[3] = {};
+  for (int32_t value : {1, 5}) {
+    std::fill(std::begin(w), std::end(w), value);
+    instance.Prepack({w});
+    instance.Run({x}, {y});
+    EXPECT_THAT(y, testing::ElementsAre(4 * value, 4 * value, 4 * value));
+  }
+}
+
+TEST(ThreadPoolTest, PartsCoverTheRangeOnceAndDifferByOneAtMost) {
+  for (int64_t extent : {1, 2, 5, 7, 64, 1000003}) {
+    for (int threads : {1, 2, 3, 8, 64}) {
+      int64_t next = 0, least = extent, most = 0;
+      for (int t = 0; t < threads; ++t) {
+        EXPECT_EQ(ThreadPool::PartBegin(extent, t, threads), next);
+        const int64_t size = ThreadPool::PartBegin(extent, t + 1, threads) - next;
+        least = std::min(least, size);
+        most = std::max(most, size);
+        next += size;
+      }
+      EXPECT_EQ(next, extent);
+      EXPECT_LE(most - least, 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, BarriersHoldUnderManyRounds) {
+  ThreadPool pool(4);
+  std::atomic<int> counter{0};
+  std::atomic<int> wrong{0};
+  for (int round = 0; round < 300; ++round) {
+    counter = 0;
+    pool.Parallel([&](int) {
+      for (int phase = 1; phase <= 5; ++phase) {
+        ++counter;
+        pool.Barrier();
+        if (counter.load() != 4 * phase) ++wrong;
+        pool.Barrier();
+      }
+    });
+  }
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST(CpuFeaturesTest, WhatTheMachineReportsItHas) {
+  std::string missing;
+  EXPECT_TRUE(CpuHasFeatures(CpuFeatures(), &missing)) << missing;
+  EXPECT_TRUE(CpuHasFeatures("", &missing));
+  EXPECT_FALSE(CpuHasFeatures("no-such,neither", &missing));
+  EXPECT_EQ(missing, "no-such,neither");
+}
+
+TEST(CApiTest, ASessionDescribesRunsAndRefuses) {
+  EXPECT_EQ(whet_session_open("/absent/model.so", 1), nullptr);
+  EXPECT_THAT(whet_last_error(), HasSubstr("cannot open '/absent/model.so'"));
+  EXPECT_EQ(whet_session_open(Artifact("phases").c_str(), 0), nullptr);
+  EXPECT_THAT(whet_last_error(), HasSubstr("threads is 0"));
+  EXPECT_EQ(whet_session_open(Artifact("candidate").c_str(), 1), nullptr);
+  EXPECT_THAT(whet_last_error(), HasSubstr("tuning candidate"));
+
+  whet_session* s = whet_session_open(Artifact("prepack").c_str(), 2);
+  ASSERT_NE(s, nullptr) << whet_last_error();
+  EXPECT_EQ(whet_session_input_count(s), 1u);
+  EXPECT_EQ(whet_session_output_count(s), 1u);
+  whet_value_info info;
+  ASSERT_EQ(whet_session_output(s, 0, &info), 0);
+  EXPECT_STREQ(info.name, "y");
+  EXPECT_EQ(info.bytes, 12u);
+  EXPECT_EQ(whet_session_input(s, 1, &info), -1);
+  EXPECT_THAT(whet_last_error(), HasSubstr("input 1 does not exist; the model has 1"));
+  const int32_t x[4] = {1, 0, 0, 0};
+  int32_t y[3] = {};
+  const void* in[] = {x};
+  void* out[] = {y};
+  ASSERT_EQ(whet_session_run(s, in, out), 0) << whet_last_error();
+  EXPECT_THAT(y, testing::ElementsAre(1, 5, 9));
+  void* null_out[] = {nullptr};
+  EXPECT_EQ(whet_session_run(s, in, null_out), -1);
+  EXPECT_THAT(whet_last_error(), HasSubstr("output 0 is a null pointer"));
+  whet_session_close(s);
+  whet_session_close(nullptr);
+}
+
+TEST(NpyTest, EveryTypeAndRankComesBack) {
+  TempDir dir;
+  for (uint32_t t = 0; t <= WHET_F64; ++t) {
+    if (t == WHET_BF16) continue;
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {5}, {2, 3}, {2, 0, 3}, {1, 2, 3, 4}}) {
+      int64_t bytes = DTypeBytes(t);
+      for (int64_t d : shape) bytes *= d;
+      std::string data(static_cast<size_t>(bytes), '\0');
+      for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 7 + 1);
+      ASSERT_EQ(WriteNpy(dir.File("a.npy"), t, shape, data.data()), "");
+      NpyArray back;
+      ASSERT_EQ(ReadNpy(dir.File("a.npy"), &back), "");
+      EXPECT_EQ(back.dtype, t);
+      EXPECT_EQ(back.shape, shape);
+      EXPECT_EQ(back.bytes, data);
+    }
+  }
+  EXPECT_THAT(WriteNpy(dir.File("a.npy"), WHET_BF16, {1}, "ab"), HasSubstr("bf16"));
+  EXPECT_THAT(WriteNpy(dir.File("no/such/folder.npy"), WHET_U8, {1}, "a"), HasSubstr("cannot write"));
+}
+
+std::string NpyFile(const std::string& header, const std::string& data, char major = 1) {
+  std::string s = "\x93NUMPY";
+  s += major;
+  s += '\0';
+  s += static_cast<char>(header.size() & 255);
+  s += static_cast<char>(header.size() >> 8);
+  if (major > 1) s += std::string(2, '\0');
+  return s + header + data;
+}
+
+TEST(NpyTest, DamagedAndForeignFilesAreNamed) {
+  TempDir dir;
+  NpyArray a;
+  auto error = [&](const std::string& bytes) { return ReadNpy(dir.Write("b.npy", bytes), &a); };
+  const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }";
+  EXPECT_EQ(error(NpyFile(good, "12345678")), "");
+  EXPECT_EQ(error(NpyFile(good, "12345678", 2)), "");
+  EXPECT_THAT(ReadNpy(dir.File("absent.npy"), &a), HasSubstr("cannot open"));
+  EXPECT_THAT(ReadNpy(dir.File("."), &a), HasSubstr("not a regular file"));
+  EXPECT_THAT(error(""), HasSubstr("NumPy magic"));
+  EXPECT_THAT(error(NpyFile(good, "1234")), HasSubstr("cut off: 4 of 8 bytes"));
+  EXPECT_THAT(error(NpyFile(good, "", 9)), HasSubstr("version 9"));
+  EXPECT_THAT(error(NpyFile("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", "12345678")), HasSubstr("'>f4'"));
+  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", "12345678")), HasSubstr("Fortran"));
+  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (2, x), }", "12345678")), HasSubstr("shape"));
+  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "12345678")), HasSubstr("shape"));
+  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }", "")), HasSubstr("larger than 4 GiB"));
+  EXPECT_THAT(error(NpyFile("{'descr': '<f8', 'fortran_order': False, 'shape': (500000000,), }", "")), HasSubstr("cut off: 0 of"));
+}
+
+}  // namespace
+}  // namespace whet
