@@ -7,11 +7,10 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/LICM.h>
-#include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
@@ -69,6 +68,10 @@ StatusOr<llvm::TargetMachine*> MachineFor(const Target& t) {
   static const bool initialized = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    // Loop strength reduction is a quarter of the compile time and gains nothing here: addresses already come as one
+    // pointer per loop level plus constants (measured: equal speed on three convolutions). There is no other switch.
+    const char* options[] = {"whet", "-disable-lsr"};
+    llvm::cl::ParseCommandLineOptions(2, options);
     return true;
   }();
   (void)initialized;
@@ -123,13 +126,12 @@ Status OptimizeModule(llvm::Module& m, const Target& target) {
   pb.registerFunctionAnalyses(fam);
   pb.registerLoopAnalyses(lam);
   pb.crossRegisterProxies(lam, fam, cam, mam);
-  // Kernels arrive as explicit vector code, fully unrolled where the schedule says so. They need values in
-  // registers, common subexpressions merged and addresses hoisted; the rest of -O3 costs time and gains nothing.
+  // Kernels arrive as explicit vector code, unrolled where the schedule says so, addresses at their loop level. They need
+  // values in registers and common subexpressions merged; the rest of -O3 (hoisting too) costs time and gains nothing.
   llvm::FunctionPassManager fpm;
   fpm.addPass(llvm::PromotePass());
   fpm.addPass(llvm::SimplifyCFGPass());
   fpm.addPass(llvm::EarlyCSEPass());
-  fpm.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   for (llvm::Function& f : m) {
     if (!f.isDeclaration()) fpm.run(f, fam);
   }
