@@ -2,18 +2,44 @@
 
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "compiler/support/half.h"
 
 namespace whet {
 namespace {
 
+// Calls value(logical index) for each element in physical order and stores the result as T.
 template <typename T, typename F>
-void Fill(void* out, uint64_t begin, uint64_t count, F&& value) {
+void Fill(const InputLayout& layout, void* out, F&& value) {
   char* p = static_cast<char*>(out);
-  for (uint64_t i = 0; i < count; ++i) {
-    const T v = value(begin + i);
-    std::memcpy(p + i * sizeof(T), &v, sizeof(T));
+  const size_t rank = layout.shape.size();
+  std::vector<int64_t> strides(layout.logical_strides.begin(), layout.logical_strides.end());
+  if (strides.size() != rank) {
+    strides.assign(rank, 1);
+    for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * layout.shape[d];
+  }
+  const int64_t inner = rank == 0 ? 1 : layout.shape[rank - 1];
+  const int64_t inner_stride = rank == 0 ? 0 : strides[rank - 1];
+  std::vector<int64_t> at(rank, 0);
+  for (int64_t d : layout.shape) {
+    if (d <= 0) return;
+  }
+  int64_t base = 0;
+  while (true) {
+    for (int64_t i = 0; i < inner; ++i) {
+      const T v = value(static_cast<uint64_t>(base + i * inner_stride));
+      std::memcpy(p, &v, sizeof(T));
+      p += sizeof(T);
+    }
+    size_t d = rank > 0 ? rank - 1 : 0;
+    while (d > 0 && ++at[d - 1] == layout.shape[d - 1]) {
+      base -= strides[d - 1] * (at[d - 1] - 1);
+      at[d - 1] = 0;
+      --d;
+    }
+    if (d == 0) return;
+    base += strides[d - 1];
   }
 }
 
@@ -26,35 +52,24 @@ T Load(const void* data, uint64_t i) {
 
 }  // namespace
 
-void FillUniform(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi, uint64_t begin, uint64_t count, void* out) {
-  const bool ranged = lo < hi;
-  auto real = [&](uint64_t i) {
-    const float u = CounterUniform(seed, tensor, i);
-    if (!ranged) return u;
-    const double v = lo + (static_cast<double>(u) + 1) / 2 * (hi - lo);
-    return static_cast<float>(v);
-  };
-  auto whole = [&](int64_t low, uint64_t span) {
-    return [=](uint64_t i) { return low + static_cast<int64_t>(CounterBits(seed, tensor, i) % span); };
-  };
+void FillInput(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi, const InputLayout& layout, void* out) {
   // Bounds come from a peer: anything that is not a sensible range means the default one.
-  int64_t low = -128;
-  uint64_t span = 256;
-  if (dtype == DType::kU8) low = 0;
-  if (ranged && std::abs(lo) <= 0x1.0p53 && std::abs(hi) <= 0x1.0p53 && std::floor(hi) > std::ceil(lo)) {
-    low = static_cast<int64_t>(std::ceil(lo));
-    span = static_cast<uint64_t>(static_cast<int64_t>(std::floor(hi)) - low);
+  if (!(lo < hi) || std::abs(lo) > 0x1.0p53 || std::abs(hi) > 0x1.0p53) {
+    lo = IsFloat(dtype) ? -1 : dtype == DType::kU8 || dtype == DType::kBool ? 0 : -128;
+    hi = IsFloat(dtype) ? 1 : dtype == DType::kU8 ? 256 : dtype == DType::kBool ? 2 : 128;
   }
+  auto real = [&](uint64_t e) { return lo + (static_cast<double>(CounterUniform(seed, tensor, e)) + 1) / 2 * (hi - lo); };
+  auto whole = [&](uint64_t e) { return static_cast<int64_t>(std::floor(real(e))); };
   switch (dtype) {
-    case DType::kBool: return Fill<uint8_t>(out, begin, count, [&](uint64_t i) { return static_cast<uint8_t>(CounterBits(seed, tensor, i) & 1); });
-    case DType::kI8: return Fill<int8_t>(out, begin, count, whole(low, span));
-    case DType::kU8: return Fill<uint8_t>(out, begin, count, whole(low, span));
-    case DType::kI32: return Fill<int32_t>(out, begin, count, whole(low, span));
-    case DType::kI64: return Fill<int64_t>(out, begin, count, whole(low, span));
-    case DType::kF16: return Fill<uint16_t>(out, begin, count, [&](uint64_t i) { return F32ToF16(real(i)); });
-    case DType::kBF16: return Fill<uint16_t>(out, begin, count, [&](uint64_t i) { return F32ToBF16(real(i)); });
-    case DType::kF32: return Fill<float>(out, begin, count, real);
-    case DType::kF64: return Fill<double>(out, begin, count, [&](uint64_t i) { return static_cast<double>(real(i)); });
+    case DType::kBool: return Fill<uint8_t>(layout, out, [&](uint64_t e) { return static_cast<uint8_t>(whole(e) != 0); });
+    case DType::kI8: return Fill<int8_t>(layout, out, [&](uint64_t e) { return static_cast<int8_t>(whole(e)); });
+    case DType::kU8: return Fill<uint8_t>(layout, out, [&](uint64_t e) { return static_cast<uint8_t>(whole(e)); });
+    case DType::kI32: return Fill<int32_t>(layout, out, [&](uint64_t e) { return static_cast<int32_t>(whole(e)); });
+    case DType::kI64: return Fill<int64_t>(layout, out, whole);
+    case DType::kF16: return Fill<uint16_t>(layout, out, [&](uint64_t e) { return F32ToF16(static_cast<float>(real(e))); });
+    case DType::kBF16: return Fill<uint16_t>(layout, out, [&](uint64_t e) { return F32ToBF16(static_cast<float>(real(e))); });
+    case DType::kF32: return Fill<float>(layout, out, [&](uint64_t e) { return static_cast<float>(real(e)); });
+    case DType::kF64: return Fill<double>(layout, out, real);
   }
 }
 

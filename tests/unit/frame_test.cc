@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <thread>
@@ -176,21 +177,44 @@ TEST(Half, RoundTripsEveryValueAndRoundsToEven) {
   EXPECT_EQ(F32ToF16(65519.0f), 0x7bff);
 }
 
-TEST(Inputs, AreAFunctionOfSeedTensorAndElement) {
-  float whole[100], part[10];
-  FillUniform(DType::kF32, 5, 2, 0, 0, 0, 100, whole);
-  FillUniform(DType::kF32, 5, 2, 0, 0, 40, 10, part);
-  EXPECT_TRUE(std::equal(part, part + 10, whole + 40));
-  FillUniform(DType::kF32, 6, 2, 0, 0, 40, 10, part);
-  EXPECT_FALSE(std::equal(part, part + 10, whole + 40));
+TEST(Inputs, DependOnSeedTensorAndLogicalPosition) {
+  const int64_t shape[] = {2, 3, 4}, permuted[] = {4, 2, 3}, strides[] = {1, 12, 4};
+  float plain[24], other[24], seeded[24];
+  FillInput(DType::kF32, 5, 2, 0, 0, {shape, {}}, plain);
+  FillInput(DType::kF32, 5, 2, 0, 0, {permuted, strides}, other);
+  for (int a = 0; a < 2; ++a) {
+    for (int b = 0; b < 3; ++b) {
+      for (int c = 0; c < 4; ++c) {
+        EXPECT_EQ(plain[a * 12 + b * 4 + c], CounterUniform(5, 2, static_cast<uint64_t>(a * 12 + b * 4 + c)));
+        EXPECT_EQ(other[c * 6 + a * 3 + b], plain[a * 12 + b * 4 + c]);
+      }
+    }
+  }
+  FillInput(DType::kF32, 6, 2, 0, 0, {shape, {}}, seeded);
+  EXPECT_FALSE(std::equal(plain, plain + 24, seeded));
+}
+
+TEST(Inputs, StayInTheirRange) {
+  const int64_t shape[] = {1000};
   int64_t index[1000];
-  FillUniform(DType::kI64, 1, 0, 3, 7, 0, 1000, index);
+  FillInput(DType::kI64, 1, 0, 3, 7, {shape, {}}, index);
   EXPECT_EQ(*std::min_element(index, index + 1000), 3);
   EXPECT_EQ(*std::max_element(index, index + 1000), 6);
   float positive[1000];
-  FillUniform(DType::kF32, 1, 0, 0.5, 2, 0, 1000, positive);
+  FillInput(DType::kF32, 1, 0, 0.5, 2, {shape, {}}, positive);
   EXPECT_GE(*std::min_element(positive, positive + 1000), 0.5f);
-  EXPECT_LE(*std::max_element(positive, positive + 1000), 2.0f);
+  EXPECT_LT(*std::max_element(positive, positive + 1000), 2.0f);
+  FillInput(DType::kF32, 1, 0, NAN, INFINITY, {shape, {}}, positive);
+  EXPECT_EQ(positive[7], CounterUniform(1, 0, 7));
+}
+
+TEST(Inputs, ScalarsAndEmptyTensors) {
+  float one = 9;
+  FillInput(DType::kF32, 1, 0, 0, 0, {}, &one);
+  EXPECT_EQ(one, CounterUniform(1, 0, 0));
+  const int64_t empty[] = {3, 0, 2};
+  FillInput(DType::kF32, 1, 0, 0, 0, {empty, {}}, &one);
+  EXPECT_EQ(one, CounterUniform(1, 0, 0));
 }
 
 std::string SmallExpected() {
