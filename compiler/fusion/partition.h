@@ -1,0 +1,40 @@
+// Cuts a graph into fused groups, each an instance of a workload. An anchor (convolution, matmul, pool, reduction) takes
+// the elementwise and broadcast operators that follow it while its result goes nowhere else; elementwise and injective
+// operators fuse with each other and into the inputs of epilogues and reductions; opaque ones stay alone. View nodes run
+// nothing and belong to no group. Every group has one result that others read. Pure functions of the graph.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "compiler/fusion/workload.h"
+#include "compiler/graph/graph.h"
+
+namespace whet::fusion {
+
+struct Task {  // a distinct workload
+  Workload workload;
+  Fingerprint fingerprint;
+  int count = 0;      // groups that are instances of it
+  std::string label;  // of its first group
+};
+
+struct Group {
+  int task = 0;                          // index into tasks
+  std::vector<graph::ValueId> inputs;    // in the workload's order; constants included; views already resolved
+  std::vector<graph::ValueId> outputs;   // in the workload's order
+  std::vector<int> nodes;                // of the graph, in order
+  std::string label;                     // the model's own node names, joined by '+'
+};
+
+struct Partition {
+  std::vector<Task> tasks;    // in order of first use
+  std::vector<Group> groups;  // in execution order
+  // Per value of the graph: the value whose bytes it shares (itself unless it is the result of a view). Groups refer only
+  // to such roots. Each graph output has a root of its own that a group writes.
+  std::vector<graph::ValueId> storage;
+};
+
+// The graph has been through the passes (layouts assigned, views marked, outputs separated).
+StatusOr<Partition> PartitionGraph(const graph::Graph& g);
+
+}  // namespace whet::fusion

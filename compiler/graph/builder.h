@@ -1,0 +1,36 @@
+// Appends nodes to a graph: looks the record up, fills attributes in, infers types, and folds what is constant and small
+// at once, so that the shape arithmetic of a model is known while the nodes after it are being built. Importers, operator
+// records (decomposition) and tests build graphs through it. Borrows the graph; one thread.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace whet::graph {
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(Graph& g) : g_(g) {}
+
+  ValueId Input(std::string_view name, TensorType type);
+  ValueId Constant(std::string_view name, ConstantPtr c);
+  ValueId Ints(const std::vector<int64_t>& values);  // a one-dimensional i64 constant
+  void Output(std::string_view name, ValueId v);
+  // What following nodes are labelled and their values named after.
+  void SetLabel(std::string label) { label_ = std::move(label); }
+
+  // The single output of the new node (or the constant it folded to).
+  StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
+  StatusOr<std::vector<ValueId>> EmitAll(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
+
+  const Graph& graph() const { return g_; }
+  const TensorType& type(ValueId v) const { return g_.type(v); }
+
+ private:
+  Graph& g_;
+  std::string label_;
+};
+
+}  // namespace whet::graph

@@ -1,0 +1,51 @@
+// Graph passes: each is a function of one graph in one file; the ordered list with the reasons for the order is in
+// passes.cc. The wrapper verifies after each pass, reports which changed the graph, and can switch one off.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace whet::graph {
+
+// Returns whether it changed the graph.
+using PassFn = StatusOr<bool> (*)(Graph&);
+struct Pass {
+  std::string_view name;
+  PassFn run;
+};
+
+// The whole list, in order. A name may occur more than once: switching it off switches off all of them.
+std::span<const Pass> Passes();
+
+struct PassResult {
+  std::string name;
+  bool changed = false;
+  int64_t nanoseconds = 0;  // 0 without a clock
+};
+struct PassOptions {
+  std::vector<std::string> disabled;
+  // Called after a pass that changed the graph; may be null. `--dump-after NAME` filters by name in the caller.
+  std::function<void(std::string_view pass, const Graph&)> dump;
+  std::function<int64_t()> now_ns;  // monotonic; null: no timing
+};
+
+StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options = {});
+// Named passes in the given order, for `whet opt` and golden tests.
+StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::string> names, const PassOptions& options);
+
+StatusOr<bool> FoldConstants(Graph& g);
+StatusOr<bool> RemoveIdentities(Graph& g);
+StatusOr<bool> RemoveDeadNodes(Graph& g);
+StatusOr<bool> FoldBatchNorm(Graph& g);
+StatusOr<bool> ConcatToPad(Graph& g);
+StatusOr<bool> FoldPad(Graph& g);
+StatusOr<bool> MergeEqualNodes(Graph& g);
+StatusOr<bool> AssignLayouts(Graph& g);
+StatusOr<bool> MarkViews(Graph& g);
+StatusOr<bool> SeparateOutputs(Graph& g);
+
+}  // namespace whet::graph

@@ -1,0 +1,120 @@
+#include "db/record/best.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+namespace whet::db {
+namespace {
+
+constexpr std::array<std::string_view, 13> kMissNames = {
+    "none",           "no_workload",    "other_target", "other_threads", "other_cache_mode",
+    "other_codegen",  "other_program",  "only_imported", "only_late",    "only_emulated",
+    "no_valid_trial", "no_baseline",    "not_better"};
+
+bool Bars(FailureKind kind) {
+  return kind == FailureKind::kWrongOutput || kind == FailureKind::kRunCrash ||
+         kind == FailureKind::kRunTimeout;
+}
+
+}  // namespace
+
+std::string_view MissName(MissReason reason) {
+  const auto i = static_cast<size_t>(reason);
+  WHET_CHECK(i < kMissNames.size(), "miss reason {}", i);
+  return kMissNames[i];
+}
+
+void BestChooser::Add(const TrialRow& row) {
+  ++rows_;
+  if (row.origin == Origin::kImported) {
+    ++imported_;
+    return;
+  }
+  if (row.status == TrialStatus::kLate) {
+    ++late_;
+    return;
+  }
+  if (row.exec_class == ExecClass::kEmulated) {
+    ++emulated_;
+    return;
+  }
+  if (row.failure != FailureKind::kOk) {
+    ++failed_;
+    if (Bars(row.failure)) barred_.insert(row.trace_fingerprint());
+    return;
+  }
+  if (row.is_default) return;
+  if (!row.baseline_ratio) {
+    ++unpaired_;
+    return;
+  }
+  Class& c = groups_[{row.trace_fingerprint(), row.device.value_or(Fingerprint{})}];
+  const auto grade = [](bool contended, int rung) { return std::pair(!contended, rung); };
+  if (grade(row.contended, row.rung) < grade(c.contended, c.rung)) return;
+  if (grade(row.contended, row.rung) > grade(c.contended, c.rung)) {
+    c = {row.contended, row.rung, {}};
+  }
+  c.rows.push_back({*row.baseline_ratio, row.median_ns, row.seq});
+}
+
+BestChooser::Evidence BestChooser::Judged(const Class& c) {
+  std::vector<Evidence> rows = c.rows;
+  std::sort(rows.begin(), rows.end(), [](const Evidence& a, const Evidence& b) {
+    return std::tie(a.ratio, a.seq) < std::tie(b.ratio, b.seq);
+  });
+  return rows[rows.size() / 2];
+}
+
+std::optional<BestChooser::Choice> BestChooser::Choose() const {
+  std::set<Fingerprint> own;  // traces that the asked board itself has judged
+  for (const auto& [group, c] : groups_) {
+    if (device_ && group.second == *device_) own.insert(group.first);
+  }
+  std::optional<Choice> best;
+  std::tuple<bool, bool, double, double, int64_t> best_order;
+  for (const auto& [group, c] : groups_) {
+    const auto& [trace, device] = group;
+    const bool other = device_ && device != *device_;
+    if (barred_.contains(trace) || (other && own.contains(trace))) continue;
+    const Evidence e = Judged(c);
+    if (e.ratio >= 1) continue;
+    const auto order = std::tuple(other, c.contended, e.ratio, e.median_ns, e.seq);
+    if (best && best_order <= order) continue;
+    best_order = order;
+    best = Choice{e.seq, e.ratio, static_cast<int64_t>(c.rows.size()), other};
+  }
+  return best;
+}
+
+std::pair<MissReason, std::string> BestChooser::Miss() const {
+  if (rows_ > 0 && imported_ == rows_) {
+    return {MissReason::kOnlyImported,
+            fmt::format("{} imported record(s), none measured here yet", imported_)};
+  }
+  if (rows_ > 0 && late_ + imported_ == rows_) {
+    return {MissReason::kOnlyLate, fmt::format("only {} late result(s)", late_)};
+  }
+  if (rows_ > 0 && late_ + imported_ + emulated_ == rows_) {
+    return {MissReason::kOnlyEmulated,
+            fmt::format("only {} trial(s) under emulation, whose times do not count", emulated_)};
+  }
+  double nearest = 0;
+  for (const auto& [group, c] : groups_) {
+    if (barred_.contains(group.first)) continue;
+    const double ratio = Judged(c).ratio;
+    if (nearest == 0 || ratio < nearest) nearest = ratio;
+  }
+  if (nearest > 0) {
+    return {MissReason::kNotBetter,
+            fmt::format("best tuned candidate takes {:.3f} x the default schedule", nearest)};
+  }
+  if (unpaired_ > 0) {
+    return {MissReason::kNoBaseline,
+            fmt::format("{} valid trial(s), none paired with the default schedule", unpaired_)};
+  }
+  return {MissReason::kNoValidTrial,
+          fmt::format("no valid trial of a tuned candidate ({} failed)", failed_)};
+}
+
+}  // namespace whet::db

@@ -1,0 +1,96 @@
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "db/store/identify.h"
+#include "db/store/schema.h"
+
+namespace whet::db {
+namespace {
+
+// `<file>.schema<N>.bak`, or with a number if that exists already.
+std::string BackupPath(const std::string& path, int version) {
+  const std::string base = fmt::format("{}.schema{}.bak", path, version);
+  std::string candidate = base;
+  for (int i = 2; access(candidate.c_str(), F_OK) == 0; ++i) candidate = fmt::format("{}.{}", base, i);
+  return candidate;
+}
+
+Status Copy(Connection& from, const std::string& to_path) {
+  WHET_ASSIGN_OR_RETURN(Connection to, Connection::Open(to_path, OpenMode::kCreate));
+  sqlite3_backup* copy = sqlite3_backup_init(to.raw(), "main", from.raw(), "main");
+  if (copy == nullptr) return SqliteError(to.raw(), "starting the backup");
+  sqlite3_backup_step(copy, -1);
+  if (sqlite3_backup_finish(copy) != SQLITE_OK) return SqliteError(to.raw(), "writing the backup");
+  // A backup is one file: it must not need a write-ahead log beside it.
+  WHET_RETURN_IF_ERROR(to.Exec("PRAGMA journal_mode=DELETE"));
+  WHET_ASSIGN_OR_RETURN(const std::string check, to.QueryText("PRAGMA quick_check(1)"));
+  if (check != "ok") return DataLoss("the backup '{}' is not whole: {}", to_path, check);
+  return OkStatus();
+}
+
+// Copies under another name first, so that a backup that exists is a complete one.
+Status Backup(Connection& db, int version) {
+  const std::string path = BackupPath(db.path(), version);
+  const std::string partial = path + ".partial";
+  std::remove(partial.c_str());
+  if (const Status copied = Copy(db, partial); !copied.ok()) {
+    std::remove(partial.c_str());
+    return copied;
+  }
+  if (std::rename(partial.c_str(), path.c_str()) != 0) {
+    return Unavailable("backup '{}': {}", path, std::strerror(errno));
+  }
+  return SyncFolderOf(path);
+}
+
+// Schema 2 only adds, and its new columns have defaults that the check of a row leaves out (schema.h):
+// rows keep their CRC, whole or damaged.
+Status From1To2(Connection& db) {
+  WHET_RETURN_IF_ERROR(db.Exec(R"sql(
+    ALTER TABLE trials ADD COLUMN origin TEXT NOT NULL DEFAULT 'measured';
+    ALTER TABLE trials ADD COLUMN rung INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE trials ADD COLUMN runs_per_sample INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE trials ADD COLUMN build_ns INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE trials ADD COLUMN measure_ns INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE tombstones(
+      seq_first INTEGER PRIMARY KEY NOT NULL,
+      seq_last INTEGER NOT NULL,
+      reason TEXT NOT NULL,
+      created_ms INTEGER NOT NULL,
+      crc INTEGER NOT NULL
+    ) STRICT;
+    PRAGMA user_version = 2;
+  )sql"));
+  // Schema 1 did not count its commits.
+  const std::vector<Cell> commit = WithCrc(MetaTable(), {std::string("commit"), std::string("0")});
+  WHET_ASSIGN_OR_RETURN(Statement insert, db.Prepare(InsertSql(MetaTable(), "INSERT")));
+  insert.BindAll(commit);
+  return insert.Run();
+}
+
+Status Upgrade(Connection& db, int from) {
+  WHET_RETURN_IF_ERROR(db.Exec("BEGIN IMMEDIATE"));
+  for (int version = from; version < kSchemaVersion; ++version) {
+    WHET_CHECK(version == 1, "no migration from schema {}", version);
+    WHET_RETURN_IF_ERROR(From1To2(db));
+  }
+  WHET_RETURN_IF_ERROR(CheckSchema(db, kSchemaVersion));
+  return db.Exec("COMMIT");
+}
+
+}  // namespace
+
+Status Migrate(Connection& db, int from) {
+  if (from == kSchemaVersion) return OkStatus();
+  const std::string where = fmt::format("migrating from schema {} to {}", from, kSchemaVersion);
+  WHET_RETURN_IF_ERROR(Annotate(Backup(db, from), where));
+  const Status upgraded = Upgrade(db, from);
+  if (!upgraded.ok()) db.Rollback();
+  return Annotate(upgraded, where);
+}
+
+}  // namespace whet::db
