@@ -5,6 +5,7 @@
 // performance deep learning convolutions on SIMD architectures") and the GEMM tile choice of BLIS.
 #pragma once
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,16 +36,25 @@ struct Estimate {
 enum class Rejection { kNone, kRegisters, kCodeSize, kTile, kBadValue };
 std::string_view ToString(Rejection r);
 
+// What a rule works out once per program and target, so that checks and estimates cost a microsecond.
+struct RuleContext {
+  RuleContext(loop::Program p, Target t) : program(std::move(p)), target(std::move(t)) {}
+  virtual ~RuleContext() = default;
+  const loop::Program program;
+  const Target target;
+};
+
 struct Rule {
   const char* name;
   int version;
-  bool (*matches)(const loop::Program& initial);
-  std::vector<Knob> (*knobs)(const loop::Program& initial, const Target& target);
+  // Null when the rule does not apply to the program.
+  std::unique_ptr<RuleContext> (*match)(const loop::Program& initial, const Target& target);
+  std::vector<Knob> (*knobs)(const RuleContext& context);
   // What an untuned compile uses: simple and decent for any shape.
-  std::vector<int64_t> (*default_values)(const loop::Program& initial, const Target& target);
-  Rejection (*check)(const loop::Program& initial, const Target& target, const std::vector<int64_t>& values);
-  Estimate (*estimate)(const loop::Program& initial, const Target& target, const std::vector<int64_t>& values);
-  Status (*apply)(Schedule& schedule, const Target& target, const std::vector<int64_t>& values);
+  std::vector<int64_t> (*default_values)(const RuleContext& context);
+  Rejection (*check)(const RuleContext& context, const std::vector<int64_t>& values);
+  Estimate (*estimate)(const RuleContext& context, const std::vector<int64_t>& values);
+  Status (*apply)(Schedule& schedule, const RuleContext& context, const std::vector<int64_t>& values);
 };
 
 // In order of preference: the first that matches a program gives its default schedule. The last matches everything.

@@ -12,18 +12,23 @@ namespace {
 
 enum { kLanes, kUnroll, kKnobs };
 
-std::vector<Knob> Knobs(const loop::Program&, const Target& t) {
-  const int64_t lanes = t.Lanes(4);
+struct BytesContext : RuleContext {
+  using RuleContext::RuleContext;
+  double bytes = 0;
+};
+
+std::vector<Knob> Knobs(const RuleContext& c) {
+  const int64_t lanes = c.target.Lanes(4);
   return {{"lanes", {std::max<int64_t>(lanes / 2, 1), lanes}}, {"unroll", {1, 2, 4, 8}}};
 }
-std::vector<int64_t> Default(const loop::Program&, const Target& t) { return {t.Lanes(4), 1}; }
-Rejection Check(const loop::Program&, const Target&, const std::vector<int64_t>& v) {
+std::vector<int64_t> Default(const RuleContext& c) { return {c.target.Lanes(4), 1}; }
+Rejection Check(const RuleContext&, const std::vector<int64_t>& v) {
   return v.size() == kKnobs ? Rejection::kNone : Rejection::kBadValue;
 }
 
-Estimate EstimateBytes(const loop::Program& p, const Target&, const std::vector<int64_t>& v) {
+Estimate EstimateBytes(const RuleContext& c, const std::vector<int64_t>& v) {
   Estimate e;
-  for (const loop::Param& param : p.params) e.bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+  e.bytes = static_cast<const BytesContext&>(c).bytes;
   e.load_cycles = e.bytes / static_cast<double>(4 * v[kLanes]);
   e.overhead_cycles = e.load_cycles / static_cast<double>(v[kUnroll]);
   e.body_instructions = static_cast<double>(4 * v[kUnroll]);
@@ -100,7 +105,7 @@ Status ScheduleNest(Schedule& s, const std::string& block, int64_t lanes, int64_
   return s.Apply("parallel", {outer});
 }
 
-Status ApplyAll(Schedule& s, const Target&, const std::vector<int64_t>& v) {
+Status ApplyAll(Schedule& s, const RuleContext&, const std::vector<int64_t>& v) {
   if (v.size() != kKnobs) return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
   // Element-wise intermediates that nothing but element-wise code reads are inlined; a value that a reduction reads
   // many times is worth keeping.
@@ -125,8 +130,17 @@ Status ApplyAll(Schedule& s, const Target&, const std::vector<int64_t>& v) {
   return OkStatus();
 }
 
-const Rule kElementwise = {"elementwise", 1, IsElementwise, Knobs, Default, Check, EstimateBytes, ApplyAll};
-const Rule kGeneric = {"generic", 1, [](const loop::Program&) { return true; }, Knobs, Default, Check, EstimateBytes, ApplyAll};
+std::unique_ptr<RuleContext> MatchAny(const loop::Program& p, const Target& t) {
+  auto c = std::make_unique<BytesContext>(p, t);
+  for (const loop::Param& param : p.params) c->bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+  return c;
+}
+std::unique_ptr<RuleContext> MatchElementwise(const loop::Program& p, const Target& t) {
+  return IsElementwise(p) ? MatchAny(p, t) : nullptr;
+}
+
+const Rule kElementwise = {"elementwise", 1, MatchElementwise, Knobs, Default, Check, EstimateBytes, ApplyAll};
+const Rule kGeneric = {"generic", 1, MatchAny, Knobs, Default, Check, EstimateBytes, ApplyAll};
 
 }  // namespace
 

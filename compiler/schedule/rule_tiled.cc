@@ -56,17 +56,32 @@ ReduceExtents Reductions(const AnchorAnalysis& a) {
   return r;
 }
 
+// A program's anchor and the numbers that checks and estimates use.
+struct TiledContext : RuleContext {
+  TiledContext(loop::Program p, Target t, AnchorAnalysis found) : RuleContext(std::move(p), std::move(t)), a(std::move(found)) {
+    r = Reductions(a);
+    vec = Extent(a, a.vector_iter);
+    rows = Extent(a, a.row_iter);
+    for (int i : a.other_iters) others *= static_cast<double>(Extent(a, i));
+    for (const loop::Param& param : program.params) bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+    lanes = target.Lanes(SizeOf(a.anchor->out->dtype));
+  }
+  AnchorAnalysis a;  // points into `program`
+  ReduceExtents r;
+  int64_t vec = 1, rows = 1, lanes = 1;
+  double others = 1, bytes = 0;
+};
+const TiledContext& Tiled(const RuleContext& c) { return static_cast<const TiledContext&>(c); }
+
 std::vector<int64_t> UpTo(std::vector<int64_t> values, int64_t limit) {
   std::erase_if(values, [&](int64_t v) { return v > limit && v != values.front(); });
   return values;
 }
 
-std::vector<Knob> TiledKnobs(const loop::Program& p, const Target& t) {
-  auto a = AnalyzeAnchor(p);
-  if (!a.ok()) return {};
-  const ReduceExtents r = Reductions(*a);
-  const int64_t lanes = t.Lanes(SizeOf(a->anchor->out->dtype));
-  const int64_t vec = Extent(*a, a->vector_iter), rows = Extent(*a, a->row_iter);
+std::vector<Knob> TiledKnobs(const RuleContext& context) {
+  const TiledContext& c = Tiled(context);
+  const ReduceExtents& r = c.r;
+  const int64_t lanes = c.lanes, vec = c.vec, rows = c.rows;
   std::vector<Knob> k(kKnobs);
   for (int i = 0; i < kKnobs; ++i) k[i].name = kNames[i];
   k[kRows].values = UpTo({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28}, rows);
@@ -80,35 +95,32 @@ std::vector<Knob> TiledKnobs(const loop::Program& p, const Target& t) {
   return k;
 }
 
-Rejection CheckTiled(const loop::Program& p, const Target& t, const std::vector<int64_t>& v) {
-  auto a = AnalyzeAnchor(p);
-  if (!a.ok() || v.size() != kKnobs) return Rejection::kBadValue;
-  const ReduceExtents r = Reductions(*a);
+Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) {
+  if (v.size() != kKnobs) return Rejection::kBadValue;
+  const TiledContext& c = Tiled(context);
+  const ReduceExtents& r = c.r;
   const int64_t acc = v[kRows] * v[kVectors];
-  const int64_t operands = a->input_uses_vector ? 2 : v[kVectors] + kSpareRegisters;
-  const int64_t registers = t.VectorRegisters();
+  const int64_t operands = c.a.input_uses_vector ? 2 : v[kVectors] + kSpareRegisters;
+  const int64_t registers = c.target.VectorRegisters();
   if (acc + operands > registers - 1 + (acc == 1 ? 1 : 0)) return Rejection::kRegisters;
   const int64_t taps = (v[kUnrollWindow] == 2 ? r.window : v[kUnrollWindow] == 1 ? r.inner_window : 1) * v[kUnrollChannels];
   if (acc * taps > kMaxBody) return Rejection::kCodeSize;
   // A tile that is mostly padding.
-  const int64_t vec = Extent(*a, a->vector_iter);
-  if (v[kVectors] > 1 && (v[kVectors] - 1) * v[kLanes] >= vec) return Rejection::kTile;
-  if (v[kRows] > Extent(*a, a->row_iter)) return Rejection::kTile;
+  if (v[kVectors] > 1 && (v[kVectors] - 1) * v[kLanes] >= c.vec) return Rejection::kTile;
+  if (v[kRows] > c.rows) return Rejection::kTile;
   return Rejection::kNone;
 }
 
-Estimate EstimateTiled(const loop::Program& p, const Target& t, const std::vector<int64_t>& v) {
+Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v) {
   Estimate e;
-  auto found = AnalyzeAnchor(p);
-  if (!found.ok() || v.size() != kKnobs) return e;
-  const AnchorAnalysis& a = *found;
-  const ReduceExtents r = Reductions(a);
-  const int64_t vec = Extent(a, a.vector_iter), rows = Extent(a, a.row_iter);
-  double others = 1;
-  for (int i : a.other_iters) others *= static_cast<double>(Extent(a, i));
+  if (v.size() != kKnobs) return e;
+  const TiledContext& c = Tiled(context);
+  const AnchorAnalysis& a = c.a;
+  const ReduceExtents& r = c.r;
+  const int64_t vec = c.vec, rows = c.rows;
   const double tile_vec = static_cast<double>(CeilDiv(vec, v[kVectors] * v[kLanes]));
   const double tile_rows = static_cast<double>(CeilDiv(rows, v[kRows]));
-  const double tiles = others * tile_vec * tile_rows;
+  const double tiles = c.others * tile_vec * tile_rows;
   const double k = static_cast<double>(r.window * r.channels);
   const double acc = static_cast<double>(v[kRows] * v[kVectors]);
   e.accumulators = acc;
@@ -127,25 +139,23 @@ Estimate EstimateTiled(const loop::Program& p, const Target& t, const std::vecto
   e.body_instructions = acc * taps + loads * taps;
   e.overhead_cycles = tiles * (20 + 2 * acc + 2 * k / taps);
   e.useful_fraction = static_cast<double>(vec * rows) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]) * tile_rows * static_cast<double>(v[kRows]));
-  for (const loop::Param& param : p.params) e.bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
-  (void)t;
+  e.bytes = c.bytes;
   return e;
 }
 
-std::vector<int64_t> DefaultTiled(const loop::Program& p, const Target& t) {
-  auto a = AnalyzeAnchor(p);
-  const std::vector<Knob> knobs = TiledKnobs(p, t);
-  std::vector<int64_t> v = {4, 2, t.Lanes(4), 0, 1, 0};
-  v[kVectors] = std::min<int64_t>(v[kVectors], std::max<int64_t>(1, CeilDiv(Extent(*a, a->vector_iter), v[kLanes])));
-  v[kRows] = std::min<int64_t>(v[kRows], Extent(*a, a->row_iter));
-  v[kUnrollWindow] = a->input_uses_vector ? std::min<int64_t>(1, knobs[kUnrollWindow].values.back()) : 0;
+std::vector<int64_t> DefaultTiled(const RuleContext& context) {
+  const TiledContext& c = Tiled(context);
+  std::vector<int64_t> v = {4, 2, c.lanes, 0, 1, 0};
+  v[kVectors] = std::min<int64_t>(v[kVectors], std::max<int64_t>(1, CeilDiv(c.vec, v[kLanes])));
+  v[kRows] = std::min<int64_t>(v[kRows], c.rows);
+  v[kUnrollWindow] = c.a.input_uses_vector && c.r.window > 1 ? 1 : 0;
   return v;
 }
 
 // Writes the trace. Names of new loops derive from the anchor's, so that they are unique and readable.
 class TiledWriter {
  public:
-  TiledWriter(Schedule& s, AnchorAnalysis a, const std::vector<int64_t>& v) : s_(s), a_(std::move(a)), v_(v), anchor_(a_.anchor->name) {}
+  TiledWriter(Schedule& s, const AnchorAnalysis& a, const std::vector<int64_t>& v) : s_(s), a_(a), v_(v), anchor_(a_.anchor->name) {}
 
   Status Run() {
     const std::string vec_loop = LoopName(*a_.anchor, a_.vector_iter);
@@ -331,39 +341,44 @@ class TiledWriter {
   }
 
   Schedule& s_;
-  AnchorAnalysis a_;
+  const AnchorAnalysis& a_;
   const std::vector<int64_t>& v_;
   std::string anchor_, final_, acc_;
 };
 
-Status ApplyTiled(Schedule& s, const Target&, const std::vector<int64_t>& v) {
+Status ApplyTiled(Schedule& s, const RuleContext& context, const std::vector<int64_t>& v) {
   if (v.size() != kKnobs) return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
-  const loop::Program initial = s.program();  // keeps the analysed blocks alive
-  WHET_ASSIGN_OR_RETURN(AnchorAnalysis a, AnalyzeAnchor(initial));
-  return TiledWriter(s, std::move(a), v).Run();
+  return TiledWriter(s, Tiled(context).a, v).Run();
 }
 
 enum class Class { kNone, kConv, kDepthwise, kPool, kMatmul };
-Class Classify(const loop::Program& p) {
-  auto a = AnalyzeAnchor(p);
-  if (!a.ok()) return Class::kNone;
+Class Classify(const AnchorAnalysis& a) {
   bool window = false;
-  for (size_t i = 0; i < a->reduce_iters.size(); ++i) window |= IsWindow(*a, i);
-  const size_t operands = loop::Loads(a->anchor->value).size();
-  if (operands == 1 && a->input_uses_vector) return Class::kPool;  // also row reductions over outer axes
-  if (operands == 2 && window && a->input_uses_vector) return Class::kDepthwise;
+  for (size_t i = 0; i < a.reduce_iters.size(); ++i) window |= IsWindow(a, i);
+  const size_t operands = loop::Loads(a.anchor->value).size();
+  if (operands == 1 && a.input_uses_vector) return Class::kPool;  // also reductions over outer axes
+  if (operands == 2 && window && a.input_uses_vector) return Class::kDepthwise;
   if (operands == 2 && window) return Class::kConv;
   if (operands == 2) return Class::kMatmul;
   return Class::kNone;
 }
 
-constexpr Rule Make(const char* name, bool (*matches)(const loop::Program&)) {
-  return {name, 1, matches, TiledKnobs, DefaultTiled, CheckTiled, EstimateTiled, ApplyTiled};
+template <Class kClass>
+std::unique_ptr<RuleContext> Match(const loop::Program& p, const Target& t) {
+  loop::Program program = p;
+  auto a = AnalyzeAnchor(program);
+  if (!a.ok() || Classify(*a) != kClass) return nullptr;
+  return std::make_unique<TiledContext>(std::move(program), t, std::move(*a));
 }
-const Rule kConv = Make("conv_direct", [](const loop::Program& p) { return Classify(p) == Class::kConv; });
-const Rule kDepthwise = Make("depthwise", [](const loop::Program& p) { return Classify(p) == Class::kDepthwise; });
-const Rule kPool = Make("pool", [](const loop::Program& p) { return Classify(p) == Class::kPool; });
-const Rule kMatmul = Make("matmul", [](const loop::Program& p) { return Classify(p) == Class::kMatmul; });
+
+template <Class kClass>
+constexpr Rule Make(const char* name) {
+  return {name, 1, Match<kClass>, TiledKnobs, DefaultTiled, CheckTiled, EstimateTiled, ApplyTiled};
+}
+const Rule kConv = Make<Class::kConv>("conv_direct");
+const Rule kDepthwise = Make<Class::kDepthwise>("depthwise");
+const Rule kPool = Make<Class::kPool>("pool");
+const Rule kMatmul = Make<Class::kMatmul>("matmul");
 
 }  // namespace
 

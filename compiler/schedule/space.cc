@@ -34,12 +34,13 @@ const std::vector<const Rule*>& Rules() {
 Space::Space(loop::Program initial, Target target) : initial_(std::move(initial)), target_(std::move(target)), digest_(DigestOf(initial_)) {
   for (const Rule* r : Rules()) {
     if (r == &RuleGeneric() && !variants_.empty()) continue;
-    if (r->matches(initial_)) variants_.push_back({r, r->knobs(initial_, target_)});
+    std::shared_ptr<const RuleContext> context = r->match(initial_, target_);
+    if (context) variants_.push_back({r, context, r->knobs(*context)});
   }
 }
 
 Point Space::Default() const {
-  return {0, variants_[0].rule->default_values(initial_, target_)};
+  return {0, variants_[0].rule->default_values(*variants_[0].context)};
 }
 
 Rejection Space::Check(const Point& p) const {
@@ -50,17 +51,17 @@ Rejection Space::Check(const Point& p) const {
     const auto& domain = v.knobs[i].values;
     if (std::find(domain.begin(), domain.end(), p.values[i]) == domain.end()) return Rejection::kBadValue;
   }
-  return v.rule->check(initial_, target_, p.values);
+  return v.rule->check(*v.context, p.values);
 }
 
 double Space::PriorNs(const Point& p) const {
   constexpr double kGhz = 2.6;  // ranks points of one task: the absolute scale is not used
-  return variants_[p.variant].rule->estimate(initial_, target_, p.values).Cycles() / kGhz;
+  return variants_[p.variant].rule->estimate(*variants_[p.variant].context, p.values).Cycles() / kGhz;
 }
 
 std::array<float, kFeatureCount> Space::Features(const Point& p) const {
   std::array<float, kFeatureCount> f{};
-  const Estimate e = variants_[p.variant].rule->estimate(initial_, target_, p.values);
+  const Estimate e = variants_[p.variant].rule->estimate(*variants_[p.variant].context, p.values);
   auto lg = [](double x) { return static_cast<float>(std::log2(1 + std::max(x, 0.0))); };
   size_t i = 0;
   for (double x : {e.fma_cycles, e.load_cycles, e.latency_cycles, e.overhead_cycles, e.bytes, e.Cycles()}) f[i++] = lg(x);
@@ -78,7 +79,7 @@ StatusOr<Schedule> Space::Apply(const Point& p) const {
   if (Rejection r = Check(p); r == Rejection::kBadValue) return InvalidArgument("the point is not in this space");
   const Variant& v = variants_[p.variant];
   Schedule s(initial_);
-  WHET_RETURN_IF_ERROR(Annotate(v.rule->apply(s, target_, p.values), fmt::format("rule {}", v.rule->name)));
+  WHET_RETURN_IF_ERROR(Annotate(v.rule->apply(s, *v.context, p.values), fmt::format("rule {}", v.rule->name)));
   s.mutable_trace().rule = v.rule->name;
   s.mutable_trace().rule_version = v.rule->version;
   for (size_t i = 0; i < v.knobs.size(); ++i) s.mutable_trace().knobs.emplace_back(v.knobs[i].name, p.values[i]);

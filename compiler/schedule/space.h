@@ -15,6 +15,7 @@ struct Point {
 
 struct Variant {
   const Rule* rule = nullptr;
+  std::shared_ptr<const RuleContext> context;
   std::vector<Knob> knobs;
 };
 

@@ -1,0 +1,354 @@
+#include "compiler/codegen/model_builder.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/schedule/space.h"
+#include "deploy/runtime/whet_artifact.h"
+
+namespace whet::codegen {
+namespace {
+
+int64_t Bytes(const expr::Buffer& b) { return b->num_elements() * SizeOf(b->dtype); }
+int64_t Aligned(int64_t n) { return (n + WHET_ALIGNMENT - 1) / WHET_ALIGNMENT * WHET_ALIGNMENT; }
+
+Status WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  return out ? OkStatus() : Unavailable("cannot write '{}': {}", path, std::strerror(errno));
+}
+
+std::string Join(const std::vector<std::string>& v) {
+  std::string s;
+  for (const std::string& x : v) s += (s.empty() ? "" : ",") + x;
+  return s;
+}
+
+struct TempDir {
+  TempDir() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "whet-build-XXXXXX").string();
+    if (mkdtemp(pattern.data())) path = pattern;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+struct BuiltTask {
+  loop::Lowered lowered;
+  ObjectCode code;
+};
+
+// Runs prepack kernels: natively through a library made of the same objects, or interpreted.
+class Prepacker {
+ public:
+  Prepacker(const std::vector<BuiltTask>& tasks, const std::vector<std::string>& objects, const Target& target, const std::string& dir)
+      : tasks_(tasks) {
+    const Target host = Target::Host();
+    bool runs_here = target.arch == host.arch;
+    for (const std::string& f : target.features) runs_here &= host.Has(f);
+    if (runs_here) load_status_ = Load(objects, target, dir);
+  }
+  ~Prepacker() {
+    if (library_) dlclose(library_);
+  }
+
+  // `constants` by buffer name; the packed buffers' bytes come back by name.
+  StatusOr<std::map<std::string, std::string>> Run(int task, const std::map<std::string, const std::string*>& constants) {
+    WHET_RETURN_IF_ERROR(load_status_);
+    const loop::Program& p = tasks_[task].lowered.prepack;
+    std::map<std::string, std::string> out;
+    for (const expr::Buffer& b : tasks_[task].lowered.packed) out[b->name].resize(Bytes(b));
+    if (library_) {
+      std::map<std::string, std::vector<char>> workspace;
+      std::vector<void*> buffers;
+      for (const loop::Param& param : tasks_[task].code.prepack.params) {
+        auto in = constants.find(param.buffer->name);
+        auto packed = out.find(param.buffer->name);
+        if (in != constants.end()) {
+          buffers.push_back(const_cast<char*>(in->second->data()));
+        } else if (packed != out.end()) {
+          buffers.push_back(packed->second.data());
+        } else {
+          auto& w = workspace[param.buffer->name];
+          w.resize(Bytes(param.buffer));
+          buffers.push_back(w.data());
+        }
+      }
+      std::vector<char> scratch(tasks_[task].code.prepack.scratch_bytes + WHET_ALIGNMENT);
+      auto* aligned = reinterpret_cast<char*>(Aligned(reinterpret_cast<intptr_t>(scratch.data())));
+      const whet_kernel& k = model_->kernels[kernel_of_[task]];
+      for (uint32_t i = 0; i < k.n_phases; ++i) k.phases[i].fn(buffers.data(), aligned, nullptr, 0, k.phases[i].extent);
+      return out;
+    }
+    loop::Memory memory;
+    for (const loop::Param& param : p.params) {
+      if (param.role != loop::Role::kInput) continue;
+      if (param.buffer->dtype != DType::kF32) return Unimplemented("packing {} weights for another machine", ToString(param.buffer->dtype));
+      const std::string& bytes = *constants.at(param.buffer->name);
+      const auto* f = reinterpret_cast<const float*>(bytes.data());
+      memory[param.buffer->name].assign(f, f + bytes.size() / 4);
+    }
+    WHET_RETURN_IF_ERROR(loop::Interpret(p, memory));
+    for (auto& [name, bytes] : out) {
+      auto* f = reinterpret_cast<float*>(bytes.data());
+      std::transform(memory[name].begin(), memory[name].end(), f, [](double v) { return static_cast<float>(v); });
+    }
+    return out;
+  }
+
+ private:
+  Status Load(const std::vector<std::string>& objects, const Target& target, const std::string& dir) {
+    ModelDesc d;
+    d.name = "prepack";
+    d.target = target.ToString();
+    for (size_t t = 0; t < tasks_.size(); ++t) {
+      if (tasks_[t].code.prepack.phases.empty()) continue;
+      kernel_of_[static_cast<int>(t)] = d.kernels.size();
+      d.kernels.push_back({tasks_[t].code.prepack.phases, 0, 0, ""});
+    }
+    if (d.kernels.empty()) return OkStatus();
+    WHET_ASSIGN_OR_RETURN(std::string object, GenerateModel(d, target));
+    WHET_RETURN_IF_ERROR(WriteFile(dir + "/prepack.o", object));
+    std::vector<std::string> paths = objects;
+    paths.push_back(dir + "/prepack.o");
+    WHET_RETURN_IF_ERROR(LinkShared(paths, "whet_model_prepack_v1", dir + "/prepack.so"));
+    library_ = dlopen((dir + "/prepack.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    auto fn = library_ ? reinterpret_cast<whet_model_fn>(dlsym(library_, "whet_model_prepack_v1")) : nullptr;
+    if (!fn) return Internal("cannot load the prepack kernels: {}", dlerror());
+    model_ = fn();
+    return OkStatus();
+  }
+
+  const std::vector<BuiltTask>& tasks_;
+  std::map<int, size_t> kernel_of_;
+  void* library_ = nullptr;
+  const whet_model* model_ = nullptr;
+  Status load_status_ = OkStatus();
+};
+
+// Bytes of all constants, each content once.
+class ConstantSection {
+ public:
+  int64_t Add(const std::string& bytes) {
+    const Fingerprint f = FingerprintOf(bytes);
+    auto [it, fresh] = offsets_.try_emplace({f, bytes.size()}, static_cast<int64_t>(bytes_.size()));
+    if (fresh) {
+      bytes_ += bytes;
+      bytes_.resize(Aligned(static_cast<int64_t>(bytes_.size())), '\0');
+    }
+    return it->second;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::map<std::pair<Fingerprint, size_t>, int64_t> offsets_;
+  std::string bytes_;
+};
+
+StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target& target) {
+  loop::Program scheduled;
+  if (task.trace.instrs.empty()) {
+    schedule::Space space(task.initial, target);
+    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, space.Apply(space.Default()));
+    scheduled = s.program();
+  } else {
+    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, schedule::Schedule::Replay(task.initial, task.trace));
+    scheduled = s.program();
+  }
+  BuiltTask b;
+  WHET_ASSIGN_OR_RETURN(b.lowered, loop::Lower(scheduled));
+  WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, fmt::format("whet_t{}", index), target));
+  return b;
+}
+
+class Assembler {
+ public:
+  Assembler(const ModelSpec& spec, const std::vector<BuiltTask>& tasks) : spec_(spec), tasks_(tasks) {}
+
+  Status Run(Prepacker& prepacker) {
+    d_.name = spec_.name;
+    d_.target = spec_.target.ToString();
+    d_.features = Join(spec_.target.features);
+    d_.metadata = spec_.metadata;
+    for (const ModelTensor& t : spec_.tensors) {
+      const int storage = t.kind == TensorKind::kInput ? WHET_INPUT : t.kind == TensorKind::kOutput ? WHET_OUTPUT
+                          : t.kind == TensorKind::kConstant ? WHET_CONSTANT : WHET_ARENA;
+      d_.n_inputs += t.kind == TensorKind::kInput;
+      d_.n_outputs += t.kind == TensorKind::kOutput;
+      d_.tensors.push_back({storage, t.dtype, t.shape, 0, t.bytes, t.name});
+      lifetimes_.push_back({t.bytes, -1, -1});
+    }
+    for (const BuiltTask& t : tasks_) {
+      d_.kernels.push_back({t.code.main.phases, t.code.main.scratch_bytes, static_cast<int>(t.code.main.params.size()), ""});
+    }
+    for (size_t t = 0; t < tasks_.size(); ++t) d_.kernels[t].workload = spec_.tasks[t].workload;
+    for (size_t s = 0; s < spec_.steps.size(); ++s) WHET_RETURN_IF_ERROR(AddStep(static_cast<int>(s), prepacker));
+    PlaceArena();
+    d_.constants_bytes = static_cast<int64_t>(constants_.bytes().size());
+    if (d_.constants_bytes) d_.constants_symbol = "whet_constants";
+    return OkStatus();
+  }
+
+  const ModelDesc& desc() const { return d_; }
+  const std::string& constants() const { return constants_.bytes(); }
+
+ private:
+  Status AddStep(int index, Prepacker& prepacker) {
+    const ModelStep& step = spec_.steps[index];
+    const BuiltTask& task = tasks_[step.task];
+    const loop::Program& initial = spec_.tasks[step.task].initial;
+    if (initial.params.size() != step.tensors.size()) {
+      return Internal("step '{}' has {} tensors, its workload {}", step.label, step.tensors.size(), initial.params.size());
+    }
+    std::map<std::string, int> tensor_of;
+    std::map<std::string, const std::string*> constants;
+    for (size_t i = 0; i < initial.params.size(); ++i) {
+      const expr::Buffer& b = initial.params[i].buffer;
+      const ModelTensor& t = spec_.tensors[step.tensors[i]];
+      if (Bytes(b) != t.bytes) return Internal("step '{}': tensor {} has {} bytes, its workload {}", step.label, i, t.bytes, Bytes(b));
+      tensor_of[b->name] = step.tensors[i];
+      if (t.kind == TensorKind::kConstant) constants[b->name] = &t.data;
+    }
+    std::map<std::string, std::string> packed;
+    if (!task.code.prepack.phases.empty()) {
+      WHET_ASSIGN_OR_RETURN(packed, prepacker.Run(step.task, constants));
+    }
+    StepDesc out{step.task, {}, step.label};
+    for (const loop::Param& p : task.code.main.params) {
+      const std::string& name = p.buffer->name;
+      if (auto it = tensor_of.find(name); it != tensor_of.end()) {
+        const int t = it->second;
+        if (spec_.tensors[t].kind == TensorKind::kConstant && !placed_[t]) {
+          d_.tensors[t].offset = constants_.Add(spec_.tensors[t].data);
+          placed_[t] = true;
+        }
+        Touch(t, index);
+        out.tensors.push_back(static_cast<uint32_t>(t));
+        continue;
+      }
+      const bool is_packed = packed.count(name) > 0;
+      TensorDesc t{is_packed ? WHET_CONSTANT : WHET_ARENA, p.buffer->dtype, p.buffer->shape, 0, Bytes(p.buffer), ""};
+      if (is_packed) t.offset = constants_.Add(packed[name]);
+      out.tensors.push_back(static_cast<uint32_t>(d_.tensors.size()));
+      d_.tensors.push_back(t);
+      lifetimes_.push_back({t.bytes, index, index});
+    }
+    d_.steps.push_back(std::move(out));
+    return OkStatus();
+  }
+
+  void Touch(int tensor, int step) {
+    Lifetime& l = lifetimes_[tensor];
+    if (l.first < 0) l.first = step;
+    l.last = step;
+  }
+
+  void PlaceArena() {
+    std::vector<Lifetime> live;
+    std::vector<size_t> ids;
+    for (size_t t = 0; t < d_.tensors.size(); ++t) {
+      if (d_.tensors[t].storage != WHET_ARENA || lifetimes_[t].first < 0) continue;
+      live.push_back(lifetimes_[t]);
+      ids.push_back(t);
+    }
+    std::vector<int64_t> offsets;
+    d_.arena_bytes = PlanMemory(live, &offsets);
+    for (size_t i = 0; i < ids.size(); ++i) d_.tensors[ids[i]].offset = offsets[i];
+  }
+
+  const ModelSpec& spec_;
+  const std::vector<BuiltTask>& tasks_;
+  ModelDesc d_;
+  ConstantSection constants_;
+  std::map<int, bool> placed_;
+  std::vector<Lifetime> lifetimes_;
+};
+
+}  // namespace
+
+int64_t PlanMemory(const std::vector<Lifetime>& buffers, std::vector<int64_t>* offsets) {
+  offsets->assign(buffers.size(), 0);
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::vector<size_t> placed;
+  int64_t total = 0;
+  for (size_t i : order) {
+    // Gaps between the already placed buffers that are alive at the same time; the lowest that fits.
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (size_t j : placed) {
+      if (buffers[j].first <= buffers[i].last && buffers[i].first <= buffers[j].last) {
+        taken.emplace_back((*offsets)[j], (*offsets)[j] + Aligned(buffers[j].bytes));
+      }
+    }
+    std::sort(taken.begin(), taken.end());
+    int64_t at = 0;
+    for (const auto& [begin, end] : taken) {
+      if (at + Aligned(buffers[i].bytes) <= begin) break;
+      at = std::max(at, end);
+    }
+    (*offsets)[i] = at;
+    total = std::max(total, at + Aligned(buffers[i].bytes));
+    placed.push_back(i);
+  }
+  return total;
+}
+
+StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_path) {
+  TempDir dir;
+  if (dir.path.empty()) return Unavailable("cannot make a temporary directory: {}", std::strerror(errno));
+  std::vector<BuiltTask> tasks;
+  std::vector<std::string> objects;
+  ModelStats stats;
+  for (size_t i = 0; i < spec.tasks.size(); ++i) {
+    auto built = BuildTask(spec.tasks[i], i, spec.target);
+    if (!built.ok()) return Annotate(built.status(), fmt::format("task {} ({})", i, spec.tasks[i].workload));
+    objects.push_back(fmt::format("{}/t{}.o", dir.path, i));
+    WHET_RETURN_IF_ERROR(WriteFile(objects.back(), built->code.object));
+    stats.code_bytes += static_cast<int64_t>(built->code.object.size());
+    built->code.object.clear();
+    tasks.push_back(std::move(*built));
+  }
+  Prepacker prepacker(tasks, objects, spec.target, dir.path);
+  Assembler assembler(spec, tasks);
+  WHET_RETURN_IF_ERROR(assembler.Run(prepacker));
+  stats.constant_bytes = assembler.desc().constants_bytes;
+  stats.arena_bytes = assembler.desc().arena_bytes;
+  if (stats.constant_bytes) {
+    objects.push_back(dir.path + "/constants.o");
+    WHET_RETURN_IF_ERROR(WriteFile(objects.back(), DataObject("whet_constants", assembler.constants(), spec.target)));
+  }
+  WHET_ASSIGN_OR_RETURN(std::string descriptor, GenerateModel(assembler.desc(), spec.target));
+  objects.push_back(dir.path + "/model.o");
+  WHET_RETURN_IF_ERROR(WriteFile(objects.back(), descriptor));
+  // Beside the target, so that the rename is atomic; a killed build leaves the old artifact.
+  const std::string partial = fmt::format("{}.{}.partial", out_path, getpid());
+  {
+    std::ofstream probe(partial, std::ios::binary);
+    if (!probe) return InvalidArgument("cannot write '{}': {}", out_path, std::strerror(errno));
+  }
+  Status linked = LinkShared(objects, "whet_model_" + spec.name + "_v1", partial);
+  if (linked.ok() && std::rename(partial.c_str(), out_path.c_str()) != 0) {
+    linked = InvalidArgument("cannot write '{}': {}", out_path, std::strerror(errno));
+  }
+  if (!linked.ok()) {
+    unlink(partial.c_str());
+    return linked;
+  }
+  return stats;
+}
+
+}  // namespace whet::codegen
