@@ -40,6 +40,8 @@ StatusOr<FileState> LookAt(const std::string& path) {
   }
   if (S_ISDIR(st.st_mode)) return InvalidArgument("tuning log '{}' is a folder", path);
   if (!S_ISREG(st.st_mode)) return InvalidArgument("tuning log '{}' is not a regular file", path);
+  // SQLite sees a file of one byte as empty, and would overwrite it.
+  if (st.st_size == 1) return InvalidArgument("'{}' is not a tuning log: it is one byte long", path);
   return st.st_size == 0 ? FileState::kEmpty : FileState::kFilled;
 }
 
@@ -51,6 +53,11 @@ StatusOr<Connection> OpenForReading(const std::string& path) {
 }
 
 StatusOr<int> IdentifyLog(Connection& db) {
+  // SQLite takes a file of a few bytes for an empty database and would write to it.
+  const std::string magic("SQLite format 3", 16);
+  if (const std::string start = db.FirstBytes(16); !start.empty() && start != magic) {
+    return NotADatabase(db);
+  }
   const StatusOr<int64_t> application_id = db.QueryInt("PRAGMA application_id");
   const StatusOr<int64_t> objects =
       application_id.ok() ? db.QueryInt("SELECT count(*) FROM sqlite_schema") : application_id;

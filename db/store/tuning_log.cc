@@ -161,8 +161,8 @@ class TuningLog::Impl {
   void CommitBatch(const std::vector<Item>& batch, const Status& ready) {
     std::vector<const Row*> rows;
     for (const Item& item : batch) rows.push_back(&*item.row);
-    StatusOr<std::vector<StatusOr<AppendVerdict>>> verdicts = ready;
-    if (ready.ok()) verdicts = writer_->Commit(rows);
+    using Verdicts = std::vector<StatusOr<AppendVerdict>>;
+    const StatusOr<Verdicts> verdicts = ready.ok() ? writer_->Commit(rows) : StatusOr<Verdicts>(ready);
     Judge(verdicts.status());
     for (size_t i = 0; i < batch.size(); ++i) {
       if (batch[i].done) batch[i].done(verdicts.ok() ? (*verdicts)[i] : state());
