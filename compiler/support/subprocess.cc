@@ -41,6 +41,11 @@ StatusOr<Subprocess> Subprocess::Spawn(const SpawnOptions& options) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   if (options.stdout_to_stderr) posix_spawn_file_actions_adddup2(&actions, 2, 1);
   for (const auto& [copy, childs] : moved) posix_spawn_file_actions_adddup2(&actions, copy, childs);
+  // Descriptors that we inherited ourselves, below the ones the child is given as well as above them.
+  for (int fd = 3; fd <= highest; ++fd) {
+    const bool given = std::any_of(moved.begin(), moved.end(), [&](const auto& m) { return m.second == fd; });
+    if (!given) posix_spawn_file_actions_addclose(&actions, fd);
+  }
   posix_spawn_file_actions_addclosefrom_np(&actions, highest + 1);
 
   posix_spawnattr_t attributes;
