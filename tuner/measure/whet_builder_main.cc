@@ -1,0 +1,153 @@
+// whet-builder: the only program with LLVM and lld in it. Two modes:
+//   whet-builder            a zygote on descriptor 3, one forked child per candidate (see builder_zygote.h)
+//   whet-builder model FILE builds the whole model described in FILE (v1.ModelBuildRequest), replies on standard output
+//                           (v1.ModelBuildReply); one model per process
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "compiler/codegen/candidate.h"
+#include "compiler/codegen/model_builder.h"
+#include "compiler/schedule/space.h"
+#include "compiler/support/version.h"
+#include "compiler/task/workload_program.h"
+#include "proto/model.pb.h"
+#include "tuner/measure/builder_zygote.h"
+
+namespace whet {
+namespace {
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+StatusOr<schedule::Schedule> ScheduleOf(const loop::Program& initial, const std::string& trace_text, const Target& target) {
+  if (trace_text.empty()) {
+    schedule::Space space(initial, target);
+    return space.Apply(space.Default());
+  }
+  WHET_ASSIGN_OR_RETURN(schedule::Trace trace, schedule::Trace::Parse(trace_text));
+  return schedule::Schedule::Replay(initial, trace);
+}
+
+StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return InvalidArgument("cannot open '{}': {}", path, std::strerror(errno));
+  return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+Status BuildCandidateInto(const v1::BuildRequest& request, const std::string& dir, v1::BuildReply& reply) {
+  WHET_ASSIGN_OR_RETURN(Target target, Target::Parse(request.target()));
+  WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(request.workload()));
+  reply.set_initial_program(schedule::DigestOf(w.program).Hex());
+  WHET_ASSIGN_OR_RETURN(schedule::Schedule s, ScheduleOf(w.program, request.trace(), target));
+  WHET_ASSIGN_OR_RETURN(codegen::Candidate c, codegen::BuildCandidate(s.program(), w.workload.fingerprint().Hex(), target));
+  reply.add_statics(static_cast<float>(c.stats.code_bytes));
+  reply.add_statics(static_cast<float>(c.stats.loop_spills));
+  reply.add_statics(static_cast<float>(c.stats.spills));
+  WHET_RETURN_IF_ERROR(codegen::LinkCandidate(c, dir, dir + "/candidate.so"));
+  WHET_ASSIGN_OR_RETURN(*reply.mutable_object(), ReadFile(dir + "/candidate.so"));
+  return OkStatus();
+}
+
+v1::BuildReply Build(const v1::BuildRequest& request, const std::string& dir) {
+  v1::BuildReply reply;
+  reply.set_id(request.id());
+  const int64_t start = NowNs();
+  Status st = BuildCandidateInto(request, dir, reply);
+  reply.set_build_ns(NowNs() - start);
+  if (st.ok()) {
+    reply.set_failure(v1::FAILURE_OK);
+  } else {
+    // A schedule that code generation refuses is a rejected candidate, anything else a build error.
+    reply.set_failure(st.code() == absl::StatusCode::kFailedPrecondition ? v1::FAILURE_REJECTED : v1::FAILURE_BUILD_ERROR);
+    reply.set_message(Message(st));
+  }
+  return reply;
+}
+
+StatusOr<codegen::ModelStats> BuildWholeModel(const v1::ModelBuildRequest& request) {
+  codegen::ModelSpec spec;
+  spec.name = request.name();
+  spec.metadata = request.metadata();
+  WHET_ASSIGN_OR_RETURN(spec.target, Target::Parse(request.target()));
+  for (const v1::ModelTask& t : request.tasks()) {
+    WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload()));
+    codegen::ModelTask out{w.workload.fingerprint().Hex(), std::move(w.program), {}};
+    if (!t.trace().empty()) {
+      WHET_ASSIGN_OR_RETURN(out.trace, schedule::Trace::Parse(t.trace()));
+    }
+    spec.tasks.push_back(std::move(out));
+  }
+  for (const v1::ModelTensor& t : request.tensors()) {
+    codegen::ModelTensor out;
+    out.kind = static_cast<codegen::TensorKind>(t.kind());
+    out.dtype = static_cast<DType>(t.dtype());
+    out.shape.assign(t.shape().begin(), t.shape().end());
+    out.bytes = t.bytes_size();
+    out.name = t.name();
+    out.data = t.data();
+    spec.tensors.push_back(std::move(out));
+  }
+  for (const v1::ModelStep& s : request.steps()) {
+    if (s.task() >= spec.tasks.size()) return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(), spec.tasks.size());
+    codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label()};
+    for (uint32_t t : s.tensors()) {
+      if (t >= spec.tensors.size()) return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t, spec.tensors.size());
+      out.tensors.push_back(static_cast<int>(t));
+    }
+    spec.steps.push_back(std::move(out));
+  }
+  return codegen::BuildModel(spec, request.out_path());
+}
+
+int ModelMain(const char* path) {
+  v1::ModelBuildRequest request;
+  v1::ModelBuildReply reply;
+  Status st = OkStatus();
+  std::ifstream in(path, std::ios::binary);
+  if (!in || !request.ParseFromIstream(&in)) {
+    st = InvalidArgument("'{}' is not a model build request", path);
+  } else {
+    auto stats = BuildWholeModel(request);
+    st = stats.status();
+    if (stats.ok()) {
+      reply.set_code_bytes(stats->code_bytes);
+      reply.set_constant_bytes(stats->constant_bytes);
+      reply.set_arena_bytes(stats->arena_bytes);
+    }
+  }
+  reply.set_ok(st.ok());
+  reply.set_code(static_cast<int>(st.code()));
+  reply.set_message(Message(st));
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  reply.set_peak_bytes(usage.ru_maxrss * 1024);
+  return reply.SerializeToOstream(&std::cout) && std::cout.flush() ? 0 : 1;
+}
+
+int ZygoteMain() {
+  // Children inherit loaded targets and touched pages; a first build that fails would fail for every candidate.
+  if (Status st = codegen::WarmUp(Target::Host()); !st.ok()) {
+    std::fprintf(stderr, "whet-builder: %s\n", Message(st).c_str());
+    return 1;
+  }
+  v1::BuilderHello hello;
+  hello.set_compiler_version(kCompilerVersion);
+  hello.set_codegen_version(kCodegenVersion);
+  return tuner::RunBuilderZygote(hello, Build);
+}
+
+}  // namespace
+}  // namespace whet
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "model") == 0) return whet::ModelMain(argv[2]);
+  if (argc == 1) return whet::ZygoteMain();
+  std::fprintf(stderr, "whet-builder is started by whet and tuner-server; it has no use by hand\n");
+  return 2;
+}
