@@ -3,8 +3,12 @@
 //   TARGET RUNS LAST_INPUT_FILE CORPUS_FOLDER
 //
 // It feeds every corpus file, then RUNS mutations of them from a fixed seed; same corpus, same inputs, same order.
-// Each input is written to LAST_INPUT_FILE before it is tried, so a crash leaves the bytes that caused it.
+// A crash leaves the bytes that caused it in LAST_INPUT_FILE.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -63,8 +67,23 @@ void Mutate(Bytes& input, const std::vector<Bytes>& corpus, std::mt19937_64& rng
   if (input.size() > kMaxInput) input.resize(kMaxInput);
 }
 
-void Try(const Bytes& input, const char* last_input) {
-  std::ofstream(last_input, std::ios::binary | std::ios::trunc) << input << std::flush;
+const char* crash_file = nullptr;
+const Bytes* current = nullptr;
+
+// Only calls that are allowed in a signal handler.
+void SaveInputAndDie(int signal) {
+  const int fd = open(crash_file, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  const ssize_t written = fd < 0 ? -1 : write(fd, current->data(), current->size());
+  static constexpr char kSaved[] = "crashed; the input is in the file named as last input\n";
+  static constexpr char kLost[] = "crashed; the input could not be saved\n";
+  const bool saved = written == static_cast<ssize_t>(current->size());
+  if (write(STDERR_FILENO, saved ? kSaved : kLost, saved ? sizeof(kSaved) - 1 : sizeof(kLost) - 1) < 0) _exit(1);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void Try(const Bytes& input) {
+  current = &input;
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
@@ -81,13 +100,15 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: no seed input in %s, or RUNS is not positive\n", argv[3]);
     return 1;
   }
-  for (const Bytes& input : corpus) Try(input, argv[2]);
-  Try("", argv[2]);
+  crash_file = argv[2];
+  for (int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, SaveInputAndDie);
+  for (const Bytes& input : corpus) Try(input);
+  Try(Bytes());
   std::mt19937_64 rng(1);
   for (long i = 0; i < runs; ++i) {
     Bytes input = corpus[rng() % corpus.size()];
     for (auto edits = 1 + rng() % 4; edits > 0; --edits) Mutate(input, corpus, rng);
-    Try(input, argv[2]);
+    Try(input);
   }
   std::printf("%zu seed inputs, %ld mutations, seed 1\n", corpus.size(), runs);
   return 0;

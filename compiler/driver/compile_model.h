@@ -1,0 +1,101 @@
+// From a model file to an artifact, and what one may ask about a model: the seam between the command line (which parses
+// flags and prints) and the compiler (which imports, fuses, looks records up, lowers, builds, links). The functions are
+// defined in compile_model.cc. They are not thread-safe with respect to one output path, otherwise they are.
+//
+// Errors: InvalidArgument for a bad model, shape, target or path, naming the node and operator, the input or the line;
+// NotFound for a missing file; Unavailable for a server; ResourceExhausted for limits; Internal for our own bugs.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/support/status.h"
+
+namespace whet::driver {
+
+// The model and how it is specialised; shared by everything below.
+struct ModelOptions {
+  std::string model;                                   // path of an ONNX file
+  std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1,3,224,224, by input
+  std::map<std::string, int64_t> bindings;             // --bind NAME=VALUE, by symbolic dimension
+  std::string target = "host";                         // or target text
+  int threads = 1;                                     // records are looked up for this number of threads
+  std::string db;                                      // tuning log; empty: none
+  std::string server;                                  // HOST:PORT of a tuner server to ask instead; empty: none
+};
+
+// One fused task of the model.
+struct TaskInfo {
+  std::string name;         // the model's own node names, joined by '+'
+  std::string op_summary;   // "conv2d 3x3 s2 16x64x64 + bias + relu"
+  std::string workload;     // canonical text
+  std::string fingerprint;  // 32 hex digits
+  int64_t flops = 0;        // of one run of the task
+  int64_t count = 1;        // how often the model runs it
+  std::string source;       // "tuned", "default", or "fixed" (nothing to choose: copies, reshapes)
+  std::string reason;       // why it is not tuned: "no record", "record is for 2 threads", ...
+  double default_ns = 0, best_ns = 0, ratio = 0;  // of the record, when there is one; ratio = best / default
+};
+
+struct CompileOptions : ModelOptions {
+  std::string output;           // path of the .so
+  std::string name;             // of the exported symbol; empty: from the model's file name
+  bool use_records = true;      // false: default schedules, whatever the log holds
+};
+
+struct CompileReport {
+  std::vector<TaskInfo> tasks;
+  int64_t tuned = 0, untuned = 0;  // distinct tasks; "fixed" ones count as neither
+  double seconds = 0;
+  int64_t peak_bytes = 0;      // of the compiling processes' memory
+  int64_t artifact_bytes = 0;  // size of the file
+  int64_t arena_bytes = 0;     // memory plan of one instance
+};
+
+StatusOr<CompileReport> CompileModel(const CompileOptions& options);
+
+struct ValueInfo {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+};
+
+struct ModelInfo {
+  std::vector<ValueInfo> inputs, outputs;  // after specialisation
+  std::vector<TaskInfo> tasks;             // distinct, in order of first use
+  int64_t nodes = 0;                       // of the file
+  int64_t opset = 0;
+  int64_t parameter_bytes = 0;
+  int64_t flops = 0;                       // of one inference
+};
+
+StatusOr<ModelInfo> InspectModel(const ModelOptions& options);
+
+struct VerifyOptions : ModelOptions {
+  std::string artifact;
+  std::vector<std::string> inputs;  // NAME=FILE as for `whet run`; not given: random from `seed`
+  std::string preprocess;
+  uint64_t seed = 1;
+  double rtol = 0, atol = 0;        // both 0: the bound that the operators' own error analysis gives
+  bool layers = false;              // compare after every task, to find the first that diverges
+};
+
+struct Difference {
+  std::string name;            // of an output, or of a task when comparing layers
+  int64_t elements = 0, outside = 0;  // those beyond the tolerance
+  double max_abs = 0, max_rel = 0;    // rel: to the largest magnitude of the tensor
+  int64_t worst = 0;                  // index of the worst element
+  double expected = 0, got = 0;       // there
+};
+
+struct VerifyReport {
+  std::vector<Difference> outputs;
+  std::vector<Difference> layers;    // in order of execution
+  std::string first_divergent_layer;
+  bool passed = false;
+};
+
+// The artifact's outputs against the reference evaluation of the model.
+StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& options);
+
+}  // namespace whet::driver

@@ -1,0 +1,66 @@
+// The flags of one verb, bound to the fields of its options struct. A thin face on CLI11 and compiler/support/config.h
+// (command line, then WHET_<FLAG>, then --config), for two reasons: a file that includes CLI11 compiles for five seconds,
+// and there are a dozen verbs; and every verb's --help has the same form, examples included.
+//   void Declare(Flags& flags) override {
+//     flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)");
+//     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
+//     flags.Example("whet bench face.so --threads 2");
+//   }
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace whet::driver {
+
+// What a verb's process ends with; scripts rely on these.
+enum ExitCode { kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitUnreachable = 3, kExitInterrupted = 130 };
+
+class Flags {
+ public:
+  explicit Flags(CLI::App* app) : app_(app) {}  // borrowed
+
+  class Handle {
+   public:
+    explicit Handle(CLI::Option* option) : option_(option) {}
+    Handle& Range(int64_t least, int64_t most);      // of an int64_t
+    Handle& OneOf(std::vector<std::string> values);  // of a string
+    Handle& Value(std::string placeholder);          // in --help: "--db FILE"
+
+   private:
+    CLI::Option* option_;
+  };
+
+  // The variable holds the default. `names` as CLI11 takes them: "-o,--output". Vectors: the flag may be repeated.
+  Handle Add(const std::string& names, std::string* value, const std::string& help);
+  Handle Add(const std::string& names, int64_t* value, const std::string& help);
+  Handle Add(const std::string& names, double* value, const std::string& help);
+  Handle Add(const std::string& names, bool* value, const std::string& help);
+  Handle Add(const std::string& names, std::vector<std::string>* values, const std::string& help);
+  // Arguments without a flag, in order.
+  enum class Need { kRequired, kOptional };
+  Handle Positional(const std::string& name, std::string* value, const std::string& help, Need need = Need::kRequired);
+  // `--json FILE|-`, the same for every verb.
+  void Json(std::string* value);
+
+  void Notes(const std::string& text);    // under the flags in --help
+  void Example(const std::string& line);  // under the notes
+
+ private:
+  void ShowFooter();
+
+  CLI::App* app_;
+  std::string notes_;
+  std::vector<std::string> examples_;
+};
+
+// "90", "90s", "10m", "1.5h" in seconds; negative when the text is none of these.
+double ParseSeconds(std::string_view text);
+
+}  // namespace whet::driver

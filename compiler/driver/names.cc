@@ -1,0 +1,67 @@
+#include "compiler/driver/names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace whet::driver {
+namespace {
+
+// Levenshtein distance, one row at a time.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string Join(const std::vector<std::string>& items, std::string_view separator) {
+  std::string s;
+  for (const std::string& i : items) s += (s.empty() ? "" : std::string(separator)) + i;
+  return s;
+}
+
+std::string Suggestion(std::string_view given, const std::vector<std::string>& known) {
+  const std::string* best = nullptr;
+  size_t least = 3;  // more changes than that are another word
+  for (const std::string& k : known) {
+    if (const size_t d = Distance(given, k); d < least) {
+      least = d;
+      best = &k;
+    }
+  }
+  return best ? fmt::format(" (did you mean '{}'?)", *best) : "";
+}
+
+std::string FileNameFor(std::string_view name) {
+  std::string s(name);
+  for (char& c : s) {
+    const bool keep = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    if (!keep) c = '_';
+  }
+  if (s.empty() || s == "." || s == "..") s = "output";
+  return s;
+}
+
+std::string BytesText(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t u = 0;
+  while (bytes >= 1024 && u + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++u;
+  }
+  return u == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[u]);
+}
+
+}  // namespace whet::driver
