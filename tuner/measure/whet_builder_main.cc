@@ -1,14 +1,13 @@
 // whet-builder: the only program with LLVM and lld in it. Two modes:
 //   whet-builder            a zygote on descriptor 3, one forked child per candidate (see builder_zygote.h)
-//   whet-builder model FILE builds the whole model described in FILE (v1.ModelBuildRequest), replies on standard output
-//                           (v1.ModelBuildReply); one model per process
+//   whet-builder model REQUEST REPLY   builds the whole model described in the file REQUEST (v1.ModelBuildRequest), answers
+//                           in the file REPLY (v1.ModelBuildReply); one model per process
 #include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 
 #include "compiler/codegen/candidate.h"
 #include "compiler/codegen/model_builder.h"
@@ -105,7 +104,7 @@ StatusOr<codegen::ModelStats> BuildWholeModel(const v1::ModelBuildRequest& reque
   return codegen::BuildModel(spec, request.out_path());
 }
 
-int ModelMain(const char* path) {
+int ModelMain(const char* path, const char* reply_path) {
   v1::ModelBuildRequest request;
   v1::ModelBuildReply reply;
   Status st = OkStatus();
@@ -127,7 +126,8 @@ int ModelMain(const char* path) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   reply.set_peak_bytes(usage.ru_maxrss * 1024);
-  return reply.SerializeToOstream(&std::cout) && std::cout.flush() ? 0 : 1;
+  std::ofstream out(reply_path, std::ios::binary);
+  return reply.SerializeToOstream(&out) && out.flush() ? 0 : 1;
 }
 
 int ZygoteMain() {
@@ -146,7 +146,7 @@ int ZygoteMain() {
 }  // namespace whet
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "model") == 0) return whet::ModelMain(argv[2]);
+  if (argc == 4 && std::strcmp(argv[1], "model") == 0) return whet::ModelMain(argv[2], argv[3]);
   if (argc == 1) return whet::ZygoteMain();
   std::fprintf(stderr, "whet-builder is started by whet and tuner-server; it has no use by hand\n");
   return 2;

@@ -1,0 +1,96 @@
+#include "compiler/driver/prepare.h"
+
+#include <cctype>
+#include <filesystem>
+
+#include "compiler/graph/passes.h"
+#include "compiler/onnx/import.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/support/version.h"
+#include "compiler/task/workload_program.h"
+#include "db/store/tuning_log.h"
+
+namespace whet::driver {
+namespace {
+
+StatusOr<std::vector<TaskRecord>> FromLog(const PreparedModel& m, const ModelOptions& options) {
+  WHET_ASSIGN_OR_RETURN(std::unique_ptr<db::LogReader> log, db::LogReader::Open(options.db));
+  std::vector<TaskRecord> records;
+  for (const fusion::Task& t : m.partition.tasks) {
+    WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload.ToString()));
+    db::BestQuery query;
+    query.key = {t.fingerprint, m.target.FeatureSet(), options.threads, db::CacheMode::kWarm};
+    query.codegen_version = kCodegenVersion;
+    query.initial_program = schedule::DigestOf(w.program);
+    WHET_ASSIGN_OR_RETURN(db::Best best, log->FindBest(query));
+    TaskRecord r;
+    if (best.record) {
+      r.trace = best.record->row.trace;
+      r.best_ns = best.record->row.median_ns;
+      r.ratio = best.record->ratio;
+      r.default_ns = r.ratio > 0 ? r.best_ns / r.ratio : 0;
+    } else {
+      r.reason = best.why;
+    }
+    records.push_back(std::move(r));
+  }
+  return records;
+}
+
+}  // namespace
+
+StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
+  PreparedModel m;
+  WHET_ASSIGN_OR_RETURN(m.target, Target::Parse(options.target));
+  onnx::ImportOptions import;
+  import.shapes = options.shapes;
+  import.bindings = options.bindings;
+  WHET_ASSIGN_OR_RETURN(onnx::ImportedModel imported, onnx::ImportFile(options.model, import));
+  m.graph = std::move(imported.graph);
+  m.opset = imported.opset;
+  m.file_nodes = imported.nodes;
+  WHET_RETURN_IF_ERROR(graph::RunPasses(m.graph).status());
+  WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph));
+  return m;
+}
+
+StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& m, const ModelOptions& options) {
+  if (!options.db.empty()) return FromLog(m, options);
+  std::vector<TaskRecord> none(m.partition.tasks.size());
+  for (TaskRecord& r : none) r.reason = "no tuning log given";
+  return none;
+}
+
+std::vector<TaskInfo> DescribeTasks(const PreparedModel& m, const std::vector<TaskRecord>& records) {
+  std::vector<TaskInfo> out;
+  for (size_t i = 0; i < m.partition.tasks.size(); ++i) {
+    const fusion::Task& t = m.partition.tasks[i];
+    TaskInfo info;
+    info.name = t.label;
+    info.op_summary = t.workload.Title();
+    info.workload = t.workload.ToString();
+    info.fingerprint = t.fingerprint.Hex();
+    info.flops = t.workload.flops();
+    info.count = t.count;
+    if (i < records.size()) {
+      const TaskRecord& r = records[i];
+      info.source = r.trace.empty() ? "default" : "tuned";
+      info.reason = r.reason;
+      info.default_ns = r.default_ns;
+      info.best_ns = r.best_ns;
+      info.ratio = r.ratio;
+    }
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
+std::string ModelName(const std::string& path) {
+  std::string name = std::filesystem::path(path).stem().string();
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name.empty() ? "model" : name.substr(0, 100);
+}
+
+}  // namespace whet::driver

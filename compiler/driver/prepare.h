@@ -1,0 +1,36 @@
+// A model file, imported, specialised, optimised and cut into tasks: what compile, inspect, verify and tune start from.
+#pragma once
+#include <functional>
+
+#include "compiler/driver/compile_model.h"
+#include "compiler/fusion/partition.h"
+#include "compiler/graph/graph.h"
+#include "compiler/target/target.h"
+
+namespace whet::driver {
+
+struct PreparedModel {
+  Target target;
+  int64_t opset = 0;
+  int64_t file_nodes = 0;
+  graph::Graph graph;  // after the passes
+  fusion::Partition partition;
+};
+
+StatusOr<PreparedModel> PrepareModel(const ModelOptions& options);
+
+// The best record of each task, from a tuning log or a server, or why there is none.
+struct TaskRecord {
+  std::string trace;  // empty: the default schedule
+  std::string reason;
+  double default_ns = 0, best_ns = 0, ratio = 0;
+};
+StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& model, const ModelOptions& options);
+
+// One line per distinct task, with its record.
+std::vector<TaskInfo> DescribeTasks(const PreparedModel& model, const std::vector<TaskRecord>& records);
+
+// "face_detection" of "models/face-detection.onnx": letters, digits and '_'.
+std::string ModelName(const std::string& path);
+
+}  // namespace whet::driver
