@@ -457,6 +457,11 @@ class PhaseEmitter {
       case expr::Intrinsic::kFloor: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, v);
       case expr::Intrinsic::kCeil: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, v);
       case expr::Intrinsic::kRound: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, v);
+      case expr::Intrinsic::kPow2:
+      case expr::Intrinsic::kMantissa:
+      case expr::Intrinsic::kExponent:
+        if (e.dtype == DType::kF32) return EmitFloatBits(e.call, v);
+        break;
       case expr::Intrinsic::kExp:
       case expr::Intrinsic::kLog:
       case expr::Intrinsic::kTanh:
@@ -464,6 +469,22 @@ class PhaseEmitter {
     }
     Fail(Internal("'{}' was not expanded before code generation", expr::ToString(e.call)));
     return v;
+  }
+
+  // The bit fields of an f32. Total on every input, NaN and infinity too: the expansions select those results away.
+  Value* EmitFloatBits(expr::Intrinsic f, Value* v) {
+    llvm::Type* bits = v->getType()->getWithNewType(b_.getInt32Ty());
+    auto constant = [&](uint32_t x) { return llvm::ConstantInt::get(bits, x); };
+    if (f == expr::Intrinsic::kPow2) {
+      // Adding 1.5 * 2^23 leaves the integer in the low bits; shifted into the exponent field over the bias it is 2^n.
+      Value* n = b_.CreateBitCast(b_.CreateFAdd(v, llvm::ConstantFP::get(v->getType(), 12582912.0)), bits);
+      return b_.CreateBitCast(b_.CreateAdd(b_.CreateShl(n, constant(23)), constant(0x3f800000)), v->getType());
+    }
+    Value* x = b_.CreateBitCast(v, bits);
+    if (f == expr::Intrinsic::kMantissa) {
+      return b_.CreateBitCast(b_.CreateOr(b_.CreateAnd(x, constant(0x007fffff)), constant(0x3f800000)), v->getType());
+    }
+    return b_.CreateSIToFP(b_.CreateSub(b_.CreateLShr(x, constant(23)), constant(127)), v->getType());
   }
 
   Value* EmitBinary(const expr::ExprNode& e) {

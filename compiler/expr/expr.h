@@ -49,9 +49,13 @@ enum class BinaryOp : uint8_t {
 #undef X
 };
 
-// Unary functions of a float. Code generation has its own vector versions; no libm on a hot path.
+// Unary functions of a float. exp, log, tanh, erf (and pow) are expanded into arithmetic before code generation (see
+// vector_math.h), so that every machine computes the same bits and no libm is on a hot path. The last three are what the
+// expansions need: 2^n of an integral n in [-126, 127], and x = mantissa(x) * 2^exponent(x) with a mantissa in [1, 2) for
+// a positive normal x.
 #define WHET_INTRINSICS(X) \
-  X(kExp, "exp") X(kLog, "log") X(kSqrt, "sqrt") X(kTanh, "tanh") X(kErf, "erf") X(kAbs, "abs") X(kFloor, "floor") X(kCeil, "ceil") X(kRound, "round")
+  X(kExp, "exp") X(kLog, "log") X(kSqrt, "sqrt") X(kTanh, "tanh") X(kErf, "erf") X(kAbs, "abs") X(kFloor, "floor") X(kCeil, "ceil") X(kRound, "round") \
+  X(kPow2, "pow2") X(kMantissa, "mantissa") X(kExponent, "exponent")
 enum class Intrinsic : uint8_t {
 #define X(id, name) id,
   WHET_INTRINSICS(X)

@@ -155,6 +155,9 @@ class Interpreter {
       case expr::Intrinsic::kFloor: return std::floor(x);
       case expr::Intrinsic::kCeil: return std::ceil(x);
       case expr::Intrinsic::kRound: return std::nearbyint(x);
+      case expr::Intrinsic::kPow2: return std::exp2(x);
+      case expr::Intrinsic::kMantissa: return std::isfinite(x) && x > 0 ? std::ldexp(x, -std::ilogb(x)) : x;
+      case expr::Intrinsic::kExponent: return std::isfinite(x) && x > 0 ? std::ilogb(x) : 0;
     }
     return 0;
   }

@@ -12,6 +12,7 @@ struct Pass {
 
 // The order. Reasons stand between the entries.
 const Pass kPasses[] = {
+    {"expand_math", ExpandMath},
     {"lower_blocks", LowerBlocks},
     // Only stores have conditions that stand alone; blocks hide theirs in predicates and selects.
     {"hoist_conditions", HoistConditions},

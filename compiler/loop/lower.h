@@ -30,6 +30,7 @@ struct PrepackSplit {
   std::vector<Buffer> packed;
 };
 StatusOr<PrepackSplit> SplitPrepack(const Program& p);
+StatusOr<Program> ExpandMath(const Program& p);       // exp, log, tanh, erf, pow become arithmetic (vector_math.h)
 StatusOr<Program> LowerBlocks(const Program& p);      // blocks become (guarded) stores
 StatusOr<Program> HoistConditions(const Program& p);  // an `if` moves out of the loops it does not depend on
 StatusOr<Program> PlaceBuffers(const Program& p);     // buffers shrink to what one iteration of their loops uses
