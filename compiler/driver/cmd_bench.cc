@@ -32,7 +32,7 @@ class BenchVerb : public Verb {
     flags.Add("--profile", &profile_, "also time each task, named by the model's own nodes");
     flags.Add("--wait", &wait_, "wait so long for a worker or another bench to leave the device").Value("SECONDS");
     flags.Add("--state-dir", &state_dir_, "folder of the device lock; default $XDG_STATE_HOME/whet or ~/.local/state/whet").Value("DIR");
-    flags.Add("--serve-blocks", &serve_, "for comparisons: read lines `run N` from standard input, answer each with the milliseconds of one of N runs");
+    flags.Add("--serve-blocks", &serve_, "for comparisons: read lines `run N` from standard input, answer each with the milliseconds of one of N runs; takes no device lock");
     flags.Json(&json_);
     flags.Example("whet bench face.so --threads 1");
     flags.Example("whet bench face.so --input picture.npy --profile --time 5s");
@@ -51,8 +51,8 @@ class BenchVerb : public Verb {
     Buffers buffers(*model);
     WHET_RETURN_IF_ERROR(FillInputs(*model, inputs_, preprocess_, MissingInputs::kRandom, &buffers));
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
-    WHET_ASSIGN_OR_RETURN(const FileLock lock, LockDevice(state_dir_, wait));
     if (serve_) return Serve(*instance, buffers);
+    WHET_ASSIGN_OR_RETURN(const FileLock lock, LockDevice(state_dir_, wait));
     TimingOptions options;
     options.seconds = seconds;
     options.runs = runs_;

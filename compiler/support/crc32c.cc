@@ -31,8 +31,9 @@ uint32_t Crc32c(std::string_view bytes, uint32_t init) {
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t n = bytes.size();
   for (; n >= 8; n -= 8, p += 8) {
-    const uint32_t x = crc ^ (static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 8 |
-                              static_cast<uint32_t>(p[2]) << 16 | static_cast<uint32_t>(p[3]) << 24);
+    const uint32_t x =
+        crc ^ (static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 8 |
+               static_cast<uint32_t>(p[2]) << 16 | static_cast<uint32_t>(p[3]) << 24);
     crc = kTables[7][x & 0xff] ^ kTables[6][x >> 8 & 0xff] ^ kTables[5][x >> 16 & 0xff] ^
           kTables[4][x >> 24] ^ kTables[3][p[4]] ^ kTables[2][p[5]] ^ kTables[1][p[6]] ^
           kTables[0][p[7]];

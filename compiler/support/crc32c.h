@@ -1,7 +1,7 @@
-// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78): the check of everything whet stores or frames —
-// rows of the tuning log, frames on pipes, sections of files. It notices accidents, not forgery.
-// Pure functions; safe from any thread. Table driven (eight bytes a step), so that the value and the
-// speed are the same on every instruction set.
+// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78): the check of everything whet stores or
+// frames — rows of the tuning log, frames on pipes, sections of files. It notices accidents, not
+// forgery. Pure functions; safe from any thread. Table driven (eight bytes a step), so that the
+// value and the speed are the same on every instruction set.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -8,9 +8,9 @@ namespace whet::db {
 namespace {
 
 constexpr std::array<std::string_view, 13> kMissNames = {
-    "none",           "no_workload",    "other_target", "other_threads", "other_cache_mode",
-    "other_codegen",  "other_program",  "only_imported", "only_late",    "only_emulated",
-    "no_valid_trial", "no_baseline",    "not_better"};
+    "none",           "no_workload",   "other_target",  "other_threads", "other_cache_mode",
+    "other_codegen",  "other_program", "only_imported", "only_late",     "only_emulated",
+    "no_valid_trial", "no_baseline",   "not_better"};
 
 bool Bars(FailureKind kind) {
   return kind == FailureKind::kWrongOutput || kind == FailureKind::kRunCrash ||

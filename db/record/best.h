@@ -1,11 +1,11 @@
 // Which record a compilation uses: the pure decision, fed row by row. A record is used only if the
 // log's paired evidence says that it beats the default schedule; otherwise the miss has a reason.
 //
-// Evidence is gathered per (trace, exact device), so that boards never mix: of a trace's rows on one
-// device only the best class counts (uncontended before contended, then the highest rung), and its
-// ratio is the median of that class, the upper one of two. Taking the minimum instead would crown the
-// luckiest sample. A trace that ever crashed, hung or answered wrongly here is out for good.
-// Ties fall to the smaller median, then the older row: one log, one answer.
+// Evidence is gathered per (trace, exact device), so that boards never mix: of a trace's rows on
+// one device only the best class counts (uncontended before contended, then the highest rung), and
+// its ratio is the median of that class, the upper one of two. Taking the minimum instead would
+// crown the luckiest sample. A trace that ever crashed, hung or answered wrongly here is out for
+// good. Ties fall to the smaller median, then the older row: one log, one answer.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -21,18 +21,18 @@ namespace whet::db {
 
 enum class MissReason {
   kNone,
-  kNoWorkload,      // nothing at all about this workload
-  kOtherTarget,     // records exist, but for other feature sets
+  kNoWorkload,   // nothing at all about this workload
+  kOtherTarget,  // records exist, but for other feature sets
   kOtherThreads,
   kOtherCacheMode,
-  kOtherCodegen,    // made by another codegen_version
-  kOtherProgram,    // the initial loop program differs: the trace would not replay
-  kOnlyImported,    // not measured here yet
+  kOtherCodegen,  // made by another codegen_version
+  kOtherProgram,  // the initial loop program differs: the trace would not replay
+  kOnlyImported,  // not measured here yet
   kOnlyLate,
   kOnlyEmulated,
-  kNoValidTrial,    // every trial failed
-  kNoBaseline,      // valid, but never paired with the default schedule
-  kNotBetter,       // no record beats the default schedule
+  kNoValidTrial,  // every trial failed
+  kNoBaseline,    // valid, but never paired with the default schedule
+  kNotBetter,     // no record beats the default schedule
 };
 std::string_view MissName(MissReason reason);
 
@@ -40,14 +40,14 @@ struct BestQuery {
   RecordKey key;
   int64_t codegen_version = 0;
   Fingerprint initial_program;
-  // The exact board to serve, if known: its own evidence about a trace overrules that of other boards,
-  // and its records rank first.
+  // The exact board to serve, if known: its own evidence about a trace overrules that of other
+  // boards, and its records rank first.
   std::optional<Fingerprint> device;
 };
 
 struct BestRecord {
-  TrialRow row;              // the row that carries the ratio
-  double ratio = 1;          // candidate / default, < 1
+  TrialRow row;               // the row that carries the ratio
+  double ratio = 1;           // candidate / default, < 1
   int64_t evidence_rows = 0;  // rows of the class that the ratio is the median of
   bool other_device = false;  // the evidence comes from another board than the query's
 };
@@ -55,8 +55,8 @@ struct BestRecord {
 struct Best {
   std::optional<BestRecord> record;
   MissReason miss = MissReason::kNone;
-  std::string why;               // words for the miss, e.g. "only for 4 threads, asked for 1"
-  int64_t damaged_rows = 0;      // rows of this key that failed their check and were left out
+  std::string why;           // words for the miss, e.g. "only for 4 threads, asked for 1"
+  int64_t damaged_rows = 0;  // rows of this key that failed their check and were left out
 };
 
 class BestChooser {

@@ -51,7 +51,8 @@ class Fields {
     const std::string text = Text(name);
     uint64_t value = 0;
     const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (ec != std::errc() || end != text.data() + text.size()) Fail(name, "a decimal number as a string");
+    if (ec != std::errc() || end != text.data() + text.size())
+      Fail(name, "a decimal number as a string");
     return value;
   }
   std::optional<double> NumberOrNull(const char* name) {
@@ -75,7 +76,9 @@ class Fields {
     Fail(name, fmt::format("an array of at most {} numbers", kMaxSamples));
     return {};
   }
-  Fingerprint Print(const char* name) { return Checked<Fingerprint>(ParseFingerprint(Text(name)), name); }
+  Fingerprint Print(const char* name) {
+    return Checked<Fingerprint>(ParseFingerprint(Text(name)), name);
+  }
   std::optional<Fingerprint> PrintOrNull(const char* name) {
     if (const auto it = json_.find(name); it != json_.end() && it->is_null()) {
       taken_.insert(name);
@@ -208,22 +211,24 @@ StatusOr<DeviceRow> ReadDevice(Fields& f) {
 }
 
 StatusOr<JobRow> ReadJob(Fields& f) {
-  const JobRow row{f.Text("job_id"), f.Name("state", ParseJobState), f.Text("spec"),
-                   f.Text("error"),  f.Int("created_ms"),            f.Int("updated_ms")};
+  const JobRow row{f.Text("job_id"),    f.Name("state", ParseJobState),
+                   f.Text("spec"),      f.Text("error"),
+                   f.Int("created_ms"), f.Int("updated_ms")};
   WHET_RETURN_IF_ERROR(f.Finish());
   return row;
 }
 
 TrialIds ReadIds(Fields& f) {
-  return {f.Text("generation"),  f.Text("job_id"),     f.Int("trial"),
-          f.Int("attempt"),      f.Text("incarnation"), f.Int("lease_epoch"),
-          f.Text("worker_id"),   f.Text("boot_id"),    f.Text("device_id")};
+  return {f.Text("generation"), f.Text("job_id"),      f.Int("trial"),
+          f.Int("attempt"),     f.Text("incarnation"), f.Int("lease_epoch"),
+          f.Text("worker_id"),  f.Text("boot_id"),     f.Text("device_id")};
 }
 
 StatusOr<TrialRow> ReadTrial(Fields& f) {
   TrialRow row;
   row.seq = f.Int("seq");
-  row.key = {f.Print("workload"), f.Text("target"), static_cast<int>(f.IntIn("threads", 1, 1 << 20)),
+  row.key = {f.Print("workload"), f.Text("target"),
+             static_cast<int>(f.IntIn("threads", 1, 1 << 20)),
              f.Name("cache_mode", ParseCacheMode)};
   row.ids = ReadIds(f);
   row.status = f.Name("status", ParseTrialStatus);

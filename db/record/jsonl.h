@@ -1,11 +1,11 @@
-// The exchange form of a log: JSON Lines, one object a line, so that a file can be read, filtered and
-// joined with ordinary tools.
+// The exchange form of a log: JSON Lines, one object a line, so that a file can be read, filtered
+// and joined with ordinary tools.
 //   {"kind":"whet-log","version":1,"log_id":…,"generation":…}     first line
 //   {"kind":"workload"|"device"|"job"|"trial", …}                  references come before their use
 //   {"kind":"end","rows":N}                                        last line: a cut file is noticed
 // Reading is strict: unknown kinds, unknown or missing fields, wrong types, numbers that are not
-// finite and lines over kMaxLineBytes are refused. Seeds are decimal strings: many readers of JSON keep
-// only 53 bits of a number. Pure functions.
+// finite and lines over kMaxLineBytes are refused. Seeds are decimal strings: many readers of JSON
+// keep only 53 bits of a number. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -31,7 +31,7 @@ std::string EndLine(int64_t rows);
 StatusOr<JsonlHeader> ParseHeaderLine(std::string_view line);
 
 struct ParsedLine {
-  std::optional<Row> row;     // normalized, not yet marked as imported
+  std::optional<Row> row;      // normalized, not yet marked as imported
   std::optional<int64_t> end;  // the row count of the end line
 };
 StatusOr<ParsedLine> ParseLine(std::string_view line);

@@ -7,9 +7,9 @@ namespace whet::db {
 namespace {
 
 constexpr std::array<std::string_view, kFailureKinds> kFailureNames = {
-    "ok",           "build_error",    "build_timeout", "run_crash",
-    "run_timeout",  "wrong_output",   "invalid_timing", "rejected",
-    "poisoned",     "device_lost",    "infrastructure", "unknown"};
+    "ok",          "build_error",  "build_timeout",  "run_crash",
+    "run_timeout", "wrong_output", "invalid_timing", "rejected",
+    "poisoned",    "device_lost",  "infrastructure", "unknown"};
 constexpr std::array<std::string_view, 2> kCacheModeNames = {"warm", "cold"};
 constexpr std::array<std::string_view, 2> kTrialStatusNames = {"counted", "late"};
 constexpr std::array<std::string_view, 2> kOriginNames = {"measured", "imported"};
@@ -82,8 +82,8 @@ Fingerprint RecordKey::Task() const {
 }
 
 Fingerprint DeviceRow::fingerprint() const {
-  return FingerprintOf(fmt::format("whet-device 1\n{}\n{}\n{}\n{}", device_id, device_key, feature_set,
-                                   identity));
+  return FingerprintOf(
+      fmt::format("whet-device 1\n{}\n{}\n{}\n{}", device_id, device_key, feature_set, identity));
 }
 
 double MedianOf(std::vector<double> values) {
@@ -92,7 +92,8 @@ double MedianOf(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(mid), values.end());
   const double upper = values[mid];
   if (values.size() % 2 == 1) return upper;
-  const double lower = *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(mid));
+  const double lower =
+      *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(mid));
   return lower + (upper - lower) / 2;
 }
 

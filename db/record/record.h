@@ -1,10 +1,10 @@
 // What the tuning log keeps: workloads, devices, jobs and trials, as plain values. A trial is one
 // measured (or failed) candidate. Values only; no I/O here; safe to copy between threads.
 //
-// A record is found by its RecordKey (workload, target feature set, threads, cache mode) and is used
-// only under the same codegen_version and the same digest of the initial loop program, else the miss
-// has a name (best.h). Units are in the names; every duration comes from a monotonic clock; created_ms
-// is the wall clock, for information only, and decides nothing.
+// A record is found by its RecordKey (workload, target feature set, threads, cache mode) and is
+// used only under the same codegen_version and the same digest of the initial loop program, else
+// the miss has a name (best.h). Units are in the names; every duration comes from a monotonic
+// clock; created_ms is the wall clock, for information only, and decides nothing.
 //
 // Every string that comes from a peer is data: capped, UTF-8, without control characters.
 #pragma once
@@ -24,7 +24,7 @@ namespace whet::db {
 // about the candidate.
 enum class FailureKind {
   kOk,
-  kBuildError,     // lowering, code generation or linking refused it
+  kBuildError,  // lowering, code generation or linking refused it
   kBuildTimeout,
   kRunCrash,
   kRunTimeout,
@@ -44,8 +44,8 @@ bool IsRetried(FailureKind kind);
 enum class CacheMode { kWarm, kCold };
 std::string_view CacheModeName(CacheMode mode);
 
-// kCounted rows are evidence; kLate rows came under a lease, attempt or log generation that no longer
-// held and are kept for the reader only.
+// kCounted rows are evidence; kLate rows came under a lease, attempt or log generation that no
+// longer held and are kept for the reader only.
 enum class TrialStatus { kCounted, kLate };
 std::string_view TrialStatusName(TrialStatus status);
 
@@ -84,7 +84,8 @@ struct WorkloadRow {
   Fingerprint fingerprint() const { return FingerprintOf(text); }
 };
 
-// The exact board a trial ran on. A changed driver, clock or kernel is another row of one device_id.
+// The exact board a trial ran on. A changed driver, clock or kernel is another row of one
+// device_id.
 struct DeviceRow {
   std::string device_id;    // kept by the worker in its state directory
   std::string device_key;   // what users ask for, e.g. "rpi4"
@@ -105,7 +106,7 @@ struct JobRow {
 // Who measured what under which authority. (generation, job, task, trial, attempt, incarnation,
 // device_id, lease_epoch) is unique in a log: a resend finds the first verdict.
 struct TrialIds {
-  std::string generation;   // of the log that gave out the trial
+  std::string generation;  // of the log that gave out the trial
   std::string job_id;
   int64_t trial = 0;        // number within (job, task)
   int64_t attempt = 1;      // counts up when a trial is given out again
@@ -126,28 +127,28 @@ struct TrialRow {
   TrialIds ids;
   TrialStatus status = TrialStatus::kCounted;  // a caller may only lower it to kLate
   Origin origin = Origin::kMeasured;
-  std::optional<Fingerprint> device;           // DeviceRow of the exact board; none if it never ran
+  std::optional<Fingerprint> device;  // DeviceRow of the exact board; none if it never ran
 
   std::string trace;            // schedule, canonical text
   Fingerprint initial_program;  // digest of the loop program that the trace starts from
   int64_t codegen_version = 0;  // records outlive releases, not a change of code generation
   std::string compiler_version;
-  std::string object_hash;      // SHA-256 of the candidate, hex; empty if none was built
-  bool is_default = false;      // the default schedule's own row
+  std::string object_hash;  // SHA-256 of the candidate, hex; empty if none was built
+  bool is_default = false;  // the default schedule's own row
 
   FailureKind failure = FailureKind::kOk;
-  std::string message;           // of a failure; cut to 1 KiB, cleaned
+  std::string message;             // of a failure; cut to 1 KiB, cleaned
   std::vector<double> samples_ns;  // per run
   int64_t runs_per_sample = 1;
-  int rung = 0;                  // rung of the racing ladder that was reached
-  bool contended = false;        // something else ran on the host meanwhile
+  int rung = 0;                          // rung of the racing ladder that was reached
+  bool contended = false;                // something else ran on the host meanwhile
   std::optional<double> baseline_ratio;  // median of the pairs candidate / default on this device
   uint64_t input_seed = 0;
   uint32_t sandbox_bits = 0;
   ExecClass exec_class = ExecClass::kNative;
-  std::string device_state;      // JSON object, or empty when nothing could be observed
+  std::string device_state;  // JSON object, or empty when nothing could be observed
   int64_t build_ns = 0;
-  int64_t measure_ns = 0;        // device time of the whole measurement
+  int64_t measure_ns = 0;  // device time of the whole measurement
   int64_t created_ms = 0;
 
   Fingerprint trace_fingerprint() const { return FingerprintOf(trace); }
@@ -165,15 +166,15 @@ inline constexpr size_t kMaxWorkloadBytes = 1 << 20;
 inline constexpr size_t kMaxSpecBytes = 1 << 20;
 inline constexpr size_t kMaxSamples = 4096;
 
-// Puts a row into the form that is stored (derived values, cleaned and cut message) and checks every
-// limit: InvalidArgument names the field, the value and the bound.
+// Puts a row into the form that is stored (derived values, cleaned and cut message) and checks
+// every limit: InvalidArgument names the field, the value and the bound.
 Status Normalize(WorkloadRow& row);
 Status Normalize(DeviceRow& row);
 Status Normalize(JobRow& row);
 Status Normalize(TrialRow& row);
 
-// Text as data: control characters other than tab and newline and malformed UTF-8 become '?', and the
-// result is cut to `cap` bytes at a character's edge.
+// Text as data: control characters other than tab and newline and malformed UTF-8 become '?', and
+// the result is cut to `cap` bytes at a character's edge.
 std::string CleanText(std::string_view text, size_t cap);
 
 double MedianOf(std::vector<double> values);  // 0 for none

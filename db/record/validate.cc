@@ -9,8 +9,8 @@
 namespace whet::db {
 namespace {
 
-constexpr int kMaxJsonDepth = 8;   // device descriptions are flat; depth only serves attackers
-constexpr double kMaxNs = 1e15;    // 11 days
+constexpr int kMaxJsonDepth = 8;  // device descriptions are flat; depth only serves attackers
+constexpr double kMaxNs = 1e15;   // 11 days
 constexpr double kMaxRatio = 1e6;
 constexpr int kMaxThreads = 4096;
 constexpr int64_t kMaxCount = int64_t{1} << 48;
@@ -20,7 +20,10 @@ size_t Utf8Length(std::string_view s) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char c = at(0);
   if (c < 0x80) return 1;
-  const size_t n = c >= 0xc2 && c <= 0xdf ? 2 : c >= 0xe0 && c <= 0xef ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+  const size_t n = c >= 0xc2 && c <= 0xdf   ? 2
+                   : c >= 0xe0 && c <= 0xef ? 3
+                   : c >= 0xf0 && c <= 0xf4 ? 4
+                                            : 0;
   if (n == 0 || s.size() < n) return 0;
   const unsigned char low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
   const unsigned char high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
@@ -81,7 +84,8 @@ Status CheckJsonObject(std::string_view field, std::string_view text) {
     if (c == '"') quoted = true;
     if (c == '{' || c == '[') ++depth;
     if (c == '}' || c == ']') --depth;
-    if (depth > kMaxJsonDepth) return InvalidArgument("{}: nested deeper than {}", field, kMaxJsonDepth);
+    if (depth > kMaxJsonDepth)
+      return InvalidArgument("{}: nested deeper than {}", field, kMaxJsonDepth);
   }
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return InvalidArgument("{} is not a JSON object", field);
@@ -188,16 +192,16 @@ Status Normalize(TrialRow& row) {
   WHET_RETURN_IF_ERROR(CheckKey(row.key));
   WHET_RETURN_IF_ERROR(CheckIds(row.ids));
   WHET_RETURN_IF_ERROR(CheckText("trace", row.trace, kMaxTraceBytes, Lines::kMany));
-  WHET_RETURN_IF_ERROR(CheckText("compiler_version", row.compiler_version, kMaxIdBytes, Lines::kOne));
+  WHET_RETURN_IF_ERROR(
+      CheckText("compiler_version", row.compiler_version, kMaxIdBytes, Lines::kOne));
   WHET_RETURN_IF_ERROR(CheckHash(row.object_hash));
   WHET_RETURN_IF_ERROR(CheckTimes(row));
   if (!row.device_state.empty()) {
     WHET_RETURN_IF_ERROR(CheckJsonObject("device_state", row.device_state));
   }
   row.median_ns = MedianOf(row.samples_ns);
-  row.min_ns = row.samples_ns.empty()
-                   ? 0
-                   : *std::min_element(row.samples_ns.begin(), row.samples_ns.end());
+  row.min_ns =
+      row.samples_ns.empty() ? 0 : *std::min_element(row.samples_ns.begin(), row.samples_ns.end());
   return OkStatus();
 }
 

@@ -6,12 +6,14 @@
 namespace whet::db {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "samples are stored as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "samples are stored as they lie in memory");
 
 Cell Name(std::string_view name) { return std::string(name); }
 Cell Flag(bool flag) { return int64_t{flag ? 1 : 0}; }
 
-// Hands out a row's cells in order. STRICT tables fix the types; a mismatch is remembered as damage.
+// Hands out a row's cells in order. STRICT tables fix the types; a mismatch is remembered as
+// damage.
 class CellReader {
  public:
   explicit CellReader(std::vector<Cell> cells) : cells_(std::move(cells)) {}
@@ -21,7 +23,8 @@ class CellReader {
   double Real() { return Take<double>(0); }
   std::string Bytes() { return Take<Blob>({}).bytes; }
   bool NextIsNull() {
-    if (next_ >= cells_.size() || !std::holds_alternative<std::monostate>(cells_[next_])) return false;
+    if (next_ >= cells_.size() || !std::holds_alternative<std::monostate>(cells_[next_]))
+      return false;
     ++next_;
     return true;
   }
@@ -83,7 +86,7 @@ std::vector<Cell> ToCells(const DeviceRow& row) {
 }
 
 std::vector<Cell> ToCells(const JobRow& row) {
-  return {row.job_id, Name(JobStateName(row.state)), row.spec, row.error, row.created_ms,
+  return {row.job_id,    Name(JobStateName(row.state)), row.spec, row.error, row.created_ms,
           row.updated_ms};
 }
 

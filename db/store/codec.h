@@ -1,5 +1,6 @@
-// Rows as structs <-> rows as cells, in the column order of schema.h. Internal to db/store. A trial's
-// target is stored by fingerprint (its text repeats in every row of a device); the caller knows the text.
+// Rows as structs <-> rows as cells, in the column order of schema.h. Internal to db/store. A
+// trial's target is stored by fingerprint (its text repeats in every row of a device); the caller
+// knows the text.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ std::vector<Cell> ToCells(const JobRow& row);
 std::vector<Cell> ToCells(const TrialRow& row);
 std::vector<Cell> TargetCells(const std::string& text);
 
-// DataLoss if the cells contradict themselves (they passed their CRC, so a bug or a forger made them).
+// DataLoss if the cells contradict themselves (they passed their CRC, so a bug or a forger made
+// them).
 StatusOr<WorkloadRow> WorkloadFrom(std::vector<Cell> cells);
 StatusOr<DeviceRow> DeviceFrom(std::vector<Cell> cells);
 StatusOr<JobRow> JobFrom(std::vector<Cell> cells);

@@ -81,8 +81,8 @@ StatusOr<OwnedFd> LockForWriting(const std::string& path) {
   const std::string lock_path = path + "-lock";
   OwnedFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (fd.get() < 0) {
-    return PermissionDenied("tuning log '{}' cannot be written: lock file '{}': {}", path, lock_path,
-                            Errno());
+    return PermissionDenied("tuning log '{}' cannot be written: lock file '{}': {}", path,
+                            lock_path, Errno());
   }
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -91,13 +91,16 @@ StatusOr<OwnedFd> LockForWriting(const std::string& path) {
     if (errno != EAGAIN && errno != EACCES) return Internal("locking '{}': {}", lock_path, Errno());
     char holder[32] = {};
     const ssize_t n = pread(fd.get(), holder, sizeof(holder) - 1, 0);
-    const std::string who = n > 0 ? CleanText(std::string(holder, strcspn(holder, "\n")), 31) : "unknown";
+    const std::string who =
+        n > 0 ? CleanText(std::string(holder, strcspn(holder, "\n")), 31) : "unknown";
     return Unavailable(
-        "tuning log '{}' is being written by process {}; use that server (--server HOST:PORT), or wait "
+        "tuning log '{}' is being written by process {}; use that server (--server HOST:PORT), or "
+        "wait "
         "until it ends",
         path, who);
   }
-  const std::string pid = fmt::format("{}\n", getpid());  // for people; the lock itself is the kernel's
+  const std::string pid =
+      fmt::format("{}\n", getpid());  // for people; the lock itself is the kernel's
   if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), pid.data(), pid.size(), 0) < 0) {
     // A full disk only costs the name of the holder.
   }
@@ -106,11 +109,11 @@ StatusOr<OwnedFd> LockForWriting(const std::string& path) {
 
 std::optional<std::string> NetworkFileSystemName(int64_t magic) {
   static constexpr std::pair<uint32_t, const char*> kMagics[] = {
-      {0x6969, "NFS"},          {0x517b, "SMB"},       {0xff534d42, "CIFS"}, {0xfe534d42, "SMB2"},
-      {0x00c36400, "Ceph"},     {0x5346414f, "AFS"},   {0x6b414653, "AFS"},  {0x73757245, "Coda"},
-      {0x01021997, "9P"},       {0x65735546, "FUSE"},  {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},
-      {0x7461636f, "OCFS2"},    {0x01161970, "GFS2"},  {0x19830326, "BeeGFS"}, {0x20030528, "OrangeFS"},
-      {0x013111a8, "IBRIX"},    {0x564c, "NCP"}};
+      {0x6969, "NFS"},       {0x517b, "SMB"},      {0xff534d42, "CIFS"},   {0xfe534d42, "SMB2"},
+      {0x00c36400, "Ceph"},  {0x5346414f, "AFS"},  {0x6b414653, "AFS"},    {0x73757245, "Coda"},
+      {0x01021997, "9P"},    {0x65735546, "FUSE"}, {0x0bd00bd0, "Lustre"}, {0x47504653, "GPFS"},
+      {0x7461636f, "OCFS2"}, {0x01161970, "GFS2"}, {0x19830326, "BeeGFS"}, {0x20030528, "OrangeFS"},
+      {0x013111a8, "IBRIX"}, {0x564c, "NCP"}};
   for (const auto& [known, name] : kMagics) {
     if (static_cast<uint32_t>(magic) == known) return name;
   }
@@ -125,7 +128,8 @@ Status RefuseNetworkFileSystem(const std::string& path) {
   const auto name = NetworkFileSystemName(fs.f_type);
   if (!name) return OkStatus();
   return FailedPrecondition(
-      "tuning log '{}' lies on a network or user-space file system ({}), where its locks and shared "
+      "tuning log '{}' lies on a network or user-space file system ({}), where its locks and "
+      "shared "
       "memory cannot be relied on; keep it on a local disk and share it through a tuner-server",
       path, *name);
 }

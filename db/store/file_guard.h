@@ -1,11 +1,12 @@
-// What surrounds the database file: the writer's lock, the high-water file and the refusal of network
-// file systems. Internal to db/store.
+// What surrounds the database file: the writer's lock, the high-water file and the refusal of
+// network file systems. Internal to db/store.
 //
 //   tuning.db             the database; tuning.db-wal and tuning.db-shm beside it are SQLite's
-//   tuning.db-lock        held by the one writer (open-file-description lock: gone with the process)
-//   tuning.db-highwater   the last durable row that was acknowledged, see HighWater
+//   tuning.db-lock        held by the one writer (open-file-description lock: gone with the
+//   process) tuning.db-highwater   the last durable row that was acknowledged, see HighWater
 //
-// The lock is a file of its own because closing any descriptor of the database drops SQLite's locks.
+// The lock is a file of its own because closing any descriptor of the database drops SQLite's
+// locks.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -40,8 +41,8 @@ std::optional<std::string> NetworkFileSystemName(int64_t magic);
 // FailedPrecondition if the folder of `path` lies on a network file system.
 Status RefuseNetworkFileSystem(const std::string& path);
 
-// The path with links resolved (of its folder, if the file does not exist yet), so that one log has one
-// lock whatever name it is reached by. NotFound for a folder that is missing.
+// The path with links resolved (of its folder, if the file does not exist yet), so that one log has
+// one lock whatever name it is reached by. NotFound for a folder that is missing.
 StatusOr<std::string> CanonicalPath(const std::string& path);
 
 struct HighWater {

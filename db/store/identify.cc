@@ -16,7 +16,8 @@ namespace {
 
 Status NotADatabase(Connection& db) {
   std::string hex;
-  for (const char c : db.FirstBytes(8)) hex += fmt::format(" {:02x}", static_cast<unsigned char>(c));
+  for (const char c : db.FirstBytes(8))
+    hex += fmt::format(" {:02x}", static_cast<unsigned char>(c));
   return InvalidArgument("'{}' is not a tuning log: it is not a SQLite database (it begins with{})",
                          db.path(), hex.empty() ? " nothing readable" : hex);
 }
@@ -41,7 +42,8 @@ StatusOr<FileState> LookAt(const std::string& path) {
   if (S_ISDIR(st.st_mode)) return InvalidArgument("tuning log '{}' is a folder", path);
   if (!S_ISREG(st.st_mode)) return InvalidArgument("tuning log '{}' is not a regular file", path);
   // SQLite sees a file of one byte as empty, and would overwrite it.
-  if (st.st_size == 1) return InvalidArgument("'{}' is not a tuning log: it is one byte long", path);
+  if (st.st_size == 1)
+    return InvalidArgument("'{}' is not a tuning log: it is one byte long", path);
   return st.st_size == 0 ? FileState::kEmpty : FileState::kFilled;
 }
 
@@ -49,7 +51,8 @@ StatusOr<Connection> OpenForReading(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path();
   const bool others_may_write = access(folder.empty() ? "." : folder.c_str(), W_OK) == 0 ||
                                 access((path + "-wal").c_str(), F_OK) == 0;
-  return Connection::Open(path, others_may_write ? OpenMode::kReadOnly : OpenMode::kReadOnlyImmutable);
+  return Connection::Open(path,
+                          others_may_write ? OpenMode::kReadOnly : OpenMode::kReadOnlyImmutable);
 }
 
 StatusOr<int> IdentifyLog(Connection& db) {
@@ -73,12 +76,14 @@ StatusOr<int> IdentifyLog(Connection& db) {
   }
   if (version > kSchemaVersion) {
     return FailedPrecondition(
-        "tuning log '{}' has schema {}, made by a newer release; this release knows up to schema {}: use "
+        "tuning log '{}' has schema {}, made by a newer release; this release knows up to schema "
+        "{}: use "
         "the newer release, or export there and import here",
         db.path(), version, kSchemaVersion);
   }
   if (version < 1) {
-    return InvalidArgument("tuning log '{}' says schema {}, which never existed", db.path(), version);
+    return InvalidArgument("tuning log '{}' says schema {}, which never existed", db.path(),
+                           version);
   }
   WHET_RETURN_IF_ERROR(CheckSchema(db, static_cast<int>(version)));
   return static_cast<int>(version);
@@ -112,7 +117,8 @@ std::optional<std::string> LostTailOf(const LogMeta& meta, const std::optional<H
   if (!mark || mark->generation != meta.generation) return std::nullopt;
   if (mark->seq <= meta.last_seq && mark->commit <= meta.commit) return std::nullopt;
   return fmt::format(
-      "acknowledged rows are missing at its end: it holds {} trial rows and {} commits, {} and {} were "
+      "acknowledged rows are missing at its end: it holds {} trial rows and {} commits, {} and {} "
+      "were "
       "acknowledged",
       meta.last_seq, meta.commit, mark->seq, mark->commit);
 }

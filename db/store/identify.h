@@ -1,5 +1,5 @@
-// Is this file a tuning log, which one, and is it whole at its end? Shared by the writer and the reader,
-// which ask before anything is written. Internal to db/store.
+// Is this file a tuning log, which one, and is it whole at its end? Shared by the writer and the
+// reader, which ask before anything is written. Internal to db/store.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,12 +15,13 @@ namespace whet::db {
 enum class FileState { kMissing, kEmpty, kFilled };
 StatusOr<FileState> LookAt(const std::string& path);
 
-// Opens the file read-only. A log in a folder that cannot be written to is opened as immutable, which
-// is sound only because nobody can be writing it.
+// Opens the file read-only. A log in a folder that cannot be written to is opened as immutable,
+// which is sound only because nobody can be writing it.
 StatusOr<Connection> OpenForReading(const std::string& path);
 
 // The schema version, 0 for a database without anything in it (a creation that was cut short).
-// InvalidArgument says what the file is instead; FailedPrecondition if its schema is newer than ours.
+// InvalidArgument says what the file is instead; FailedPrecondition if its schema is newer than
+// ours.
 StatusOr<int> IdentifyLog(Connection& db);
 
 struct LogMeta {
@@ -32,8 +33,8 @@ struct LogMeta {
 };
 StatusOr<LogMeta> ReadMeta(Connection& db);
 
-// What the mark proves to be missing at the end of the log, in words; nothing if it is whole. A mark of
-// another generation proves nothing.
+// What the mark proves to be missing at the end of the log, in words; nothing if it is whole. A
+// mark of another generation proves nothing.
 std::optional<std::string> LostTailOf(const LogMeta& meta, const std::optional<HighWater>& mark);
 
 StatusOr<VerifyReport> VerifyLog(Connection& db, const LogMeta& meta,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -10,13 +11,14 @@
 namespace whet::db {
 namespace {
 
-constexpr int kChunkRows = 500;     // of one read transaction
-constexpr int kLostAfter = 3;       // attempts, then a trial that only loses devices is given up
+constexpr int kChunkRows = 500;  // of one read transaction
+constexpr int kLostAfter = 3;    // attempts, then a trial that only loses devices is given up
 constexpr size_t kMaxWarnings = 20;
 
 Status OldSchema(const std::string& path, int version) {
   return FailedPrecondition(
-      "tuning log '{}' has schema {}, this release reads schema {}: open it once for writing (tuner-server "
+      "tuning log '{}' has schema {}, this release reads schema {}: open it once for writing "
+      "(tuner-server "
       "--db, or whet tune --db), which migrates it after a backup",
       path, version, kSchemaVersion);
 }
@@ -73,7 +75,9 @@ class LogReader::Impl {
     int64_t damaged = 0;
     while (true) {
       std::vector<StatusOr<TrialRow>> chunk;
-      WHET_RETURN_IF_ERROR(Read([&] { return ReadChunk(key, last_seq, chunk); }));
+      const Status read = Read([&] { return ReadChunk(key, last_seq, chunk); });
+      const bool page_lost = absl::IsDataLoss(read) && key == nullptr;
+      if (!read.ok() && !page_lost) return read;
       for (const StatusOr<TrialRow>& row : chunk) {
         if (!row.ok()) {
           ++damaged;
@@ -81,6 +85,10 @@ class LogReader::Impl {
         } else if (!visit(*row)) {
           return damaged;
         }
+      }
+      if (page_lost) {
+        WHET_RETURN_IF_ERROR(on_damage(read));
+        return RestByIndex(last_seq, damaged, visit, on_damage);
       }
       if (chunk.size() < kChunkRows) return damaged;
     }
@@ -90,17 +98,18 @@ class LogReader::Impl {
     BestChooser chooser(query.device);
     Best best;
     int64_t rows = 0;
-    WHET_ASSIGN_OR_RETURN(best.damaged_rows, ForEachTrial(
-        &query.key,
-        [&](const TrialRow& row) {
-          if (row.codegen_version == query.codegen_version &&
-              row.initial_program == query.initial_program) {
-            ++rows;
-            chooser.Add(row);
-          }
-          return true;
-        },
-        [](const Status&) { return OkStatus(); }));
+    WHET_ASSIGN_OR_RETURN(best.damaged_rows,
+                          ForEachTrial(
+                              &query.key,
+                              [&](const TrialRow& row) {
+                                if (row.codegen_version == query.codegen_version &&
+                                    row.initial_program == query.initial_program) {
+                                  ++rows;
+                                  chooser.Add(row);
+                                }
+                                return true;
+                              },
+                              [](const Status&) { return OkStatus(); }));
     if (const auto choice = chooser.Choose()) {
       WHET_ASSIGN_OR_RETURN(TrialRow row, Trial(choice->seq));
       best.record = {std::move(row), choice->ratio, choice->evidence_rows, choice->other_device};
@@ -129,7 +138,8 @@ class LogReader::Impl {
 
   // The row of `table` whose first column is `key`.
   StatusOr<std::vector<Cell>> Find(const Table& table, const std::string& key) {
-    StatusOr<std::vector<Cell>> cells = NotFound("{} has no row '{}'", table.name, CleanText(key, 64));
+    StatusOr<std::vector<Cell>> cells =
+        NotFound("{} has no row '{}'", table.name, CleanText(key, 64));
     WHET_RETURN_IF_ERROR(Read([&]() -> Status {
       WHET_ASSIGN_OR_RETURN(cells, FindInside(table, key, std::move(cells)));
       return OkStatus();
@@ -163,8 +173,9 @@ class LogReader::Impl {
  private:
   StatusOr<std::vector<Cell>> FindInside(const Table& table, const std::string& key,
                                          StatusOr<std::vector<Cell>> missing) {
-    WHET_ASSIGN_OR_RETURN(Statement find, db_.Prepare(SelectSql(
-        table, fmt::format("WHERE {}=?", table.columns[0].name))));
+    WHET_ASSIGN_OR_RETURN(
+        Statement find,
+        db_.Prepare(SelectSql(table, fmt::format("WHERE {}=?", table.columns[0].name))));
     const Cell cell = key;
     find.Bind(1, cell);
     WHET_ASSIGN_OR_RETURN(const bool there, find.Step());
@@ -183,19 +194,23 @@ class LogReader::Impl {
     WHET_ASSIGN_OR_RETURN(std::vector<Cell> cells, ReadChecked(TrialsTable(), s));
     WHET_ASSIGN_OR_RETURN(const std::string target, TargetText(std::get<std::string>(cells[3])));
     StatusOr<TrialRow> row = TrialFrom(std::move(cells), target);
-    return row.ok() ? std::move(row) : Annotate(row.status(), fmt::format("trials row {}", s.Int(0)));
+    return row.ok() ? std::move(row)
+                    : Annotate(row.status(), fmt::format("trials row {}", s.Int(0)));
   }
 
-  Status ReadChunk(const RecordKey* key, int64_t& last_seq, std::vector<StatusOr<TrialRow>>& chunk) {
+  Status ReadChunk(const RecordKey* key, int64_t& last_seq,
+                   std::vector<StatusOr<TrialRow>>& chunk) {
     std::vector<Cell> cells = {last_seq};
     std::string where = "WHERE seq>?1";
     if (key != nullptr) {
       where += " AND workload=?2 AND target=?3 AND threads=?4 AND cache_mode=?5";
-      cells.insert(cells.end(), {key->workload.Hex(), FingerprintOf(key->target).Hex(),
-                                 int64_t{key->threads}, std::string(CacheModeName(key->cache_mode))});
+      cells.insert(cells.end(),
+                   {key->workload.Hex(), FingerprintOf(key->target).Hex(), int64_t{key->threads},
+                    std::string(CacheModeName(key->cache_mode))});
     }
-    WHET_ASSIGN_OR_RETURN(Statement rows, db_.Prepare(SelectSql(TrialsTable(), fmt::format(
-        "{} ORDER BY seq LIMIT {}", where, kChunkRows))));
+    WHET_ASSIGN_OR_RETURN(
+        Statement rows, db_.Prepare(SelectSql(TrialsTable(), fmt::format("{} ORDER BY seq LIMIT {}",
+                                                                         where, kChunkRows))));
     rows.BindAll(cells);
     while (true) {
       WHET_ASSIGN_OR_RETURN(const bool row, rows.Step());
@@ -205,12 +220,42 @@ class LogReader::Impl {
     }
   }
 
+  // What a scan could not reach behind a corrupt page: the index knows the rows, each is asked for
+  // alone.
+  StatusOr<int64_t> RestByIndex(int64_t last_seq, int64_t damaged,
+                                const std::function<bool(const TrialRow&)>& visit,
+                                const std::function<Status(const Status&)>& on_damage) {
+    std::vector<int64_t> seqs;
+    WHET_RETURN_IF_ERROR(Read([&]() -> Status {
+      WHET_ASSIGN_OR_RETURN(Statement rows,
+                            db_.Prepare("SELECT seq FROM trials INDEXED BY trials_ids"));
+      while (true) {
+        WHET_ASSIGN_OR_RETURN(const bool row, rows.Step());
+        if (!row) return OkStatus();
+        if (rows.Int(0) > last_seq) seqs.push_back(rows.Int(0));
+      }
+    }));
+    std::sort(seqs.begin(), seqs.end());
+    for (const int64_t seq : seqs) {
+      const StatusOr<TrialRow> row = Trial(seq);
+      if (absl::IsDataLoss(row.status()) || absl::IsNotFound(row.status())) {
+        ++damaged;
+        WHET_RETURN_IF_ERROR(on_damage(row.status()));
+      } else if (!row.ok()) {
+        return row.status();
+      } else if (!visit(*row)) {
+        return damaged;
+      }
+    }
+    return damaged;
+  }
+
   struct Seen {
     std::string target, threads, cache_mode, codegen;
   };
 
-  // Why there is no row for the query at all: the first part of the key that no row shares, in the order
-  // workload, target, threads, cache mode, code generation, initial program.
+  // Why there is no row for the query at all: the first part of the key that no row shares, in the
+  // order workload, target, threads, cache mode, code generation, initial program.
   Status ExplainMiss(const BestQuery& query, Best& best) {
     WHET_ASSIGN_OR_RETURN(
         Statement rows,
@@ -236,7 +281,8 @@ class LogReader::Impl {
     };
     const Part parts[] = {
         {MissReason::kOtherTarget, &Seen::target, FingerprintOf(query.key.target).Hex(), "target"},
-        {MissReason::kOtherThreads, &Seen::threads, std::to_string(query.key.threads), "thread count"},
+        {MissReason::kOtherThreads, &Seen::threads, std::to_string(query.key.threads),
+         "thread count"},
         {MissReason::kOtherCacheMode, &Seen::cache_mode,
          std::string(CacheModeName(query.key.cache_mode)), "cache mode"},
         {MissReason::kOtherCodegen, &Seen::codegen, std::to_string(query.codegen_version),
@@ -279,21 +325,25 @@ StatusOr<std::unique_ptr<LogReader>> LogReader::Open(const std::string& given_pa
   WHET_ASSIGN_OR_RETURN(const std::string path, CanonicalPath(given_path));
   WHET_ASSIGN_OR_RETURN(const FileState state, LookAt(path));
   if (state == FileState::kMissing) return NotFound("tuning log '{}' does not exist", given_path);
-  if (state == FileState::kEmpty) return InvalidArgument("'{}' is not a tuning log: it is empty", path);
+  if (state == FileState::kEmpty)
+    return InvalidArgument("'{}' is not a tuning log: it is empty", path);
   WHET_RETURN_IF_ERROR(RefuseNetworkFileSystem(path));
-  // The mark first: rows are durable before it moves, so what it claims must be in the log read after.
+  // The mark first: rows are durable before it moves, so what it claims must be in the log read
+  // after.
   const std::optional<HighWater> mark = HighWaterFile::Read(path);
   WHET_ASSIGN_OR_RETURN(Connection db, OpenForReading(path));
   WHET_ASSIGN_OR_RETURN(const int version, IdentifyLog(db));
   if (version == 0) return InvalidArgument("'{}' is not a tuning log: it has no tables", path);
   if (version < kSchemaVersion) return OldSchema(path, version);
   WHET_ASSIGN_OR_RETURN(LogMeta meta, ReadMeta(db));
-  auto impl = std::make_unique<Impl>(std::move(db), std::move(meta), mark, options.query_limit.count());
+  auto impl =
+      std::make_unique<Impl>(std::move(db), std::move(meta), mark, options.query_limit.count());
   if (options.check == ReaderOptions::Check::kFull) {
     WHET_ASSIGN_OR_RETURN(const VerifyReport report, impl->Verify());
     for (const Damage& d : report.damage) {
       if (impl->warnings.size() == kMaxWarnings) break;
-      impl->warnings.push_back(fmt::format("tuning log '{}' is damaged: {}: {}", path, d.where, d.what));
+      impl->warnings.push_back(
+          fmt::format("tuning log '{}' is damaged: {}: {}", path, d.where, d.what));
     }
   } else if (const auto lost = LostTailOf(impl->meta(), mark)) {
     impl->warnings.push_back(fmt::format("tuning log '{}': {}", path, *lost));
@@ -321,12 +371,12 @@ StatusOr<TriedTraces> LogReader::Tried(const RecordKey& key, int64_t codegen_ver
                                        const Fingerprint& initial_program) {
   TriedTraces tried;
   WHET_ASSIGN_OR_RETURN(tried.damaged_rows, ForEachTrial(&key, [&](const TrialRow& row) {
-    if (row.codegen_version == codegen_version && row.initial_program == initial_program &&
-        Settles(row)) {
-      tried.traces.insert(row.trace_fingerprint());
-    }
-    return true;
-  }));
+                          if (row.codegen_version == codegen_version &&
+                              row.initial_program == initial_program && Settles(row)) {
+                            tried.traces.insert(row.trace_fingerprint());
+                          }
+                          return true;
+                        }));
   return tried;
 }
 
@@ -389,7 +439,8 @@ StatusOr<int64_t> LogReader::Export(std::ostream& out, OnDamage on_damage) {
   WHET_RETURN_IF_ERROR(impl_->ForEachTrial(nullptr, visit, judge).status());
   out << EndLine(rows);
   out.flush();
-  if (!out.good()) return Unavailable("exporting '{}': the output cannot be written", impl_->path());
+  if (!out.good())
+    return Unavailable("exporting '{}': the output cannot be written", impl_->path());
   return rows;
 }
 

@@ -33,12 +33,12 @@ bool IsOfRow(const Status& status) { return absl::IsFailedPrecondition(status); 
 Status Configure(Connection& db, const WriterOptions& options) {
   WHET_ASSIGN_OR_RETURN(const std::string mode, db.QueryText("PRAGMA journal_mode=WAL"));
   if (mode != "wal") {
-    return FailedPrecondition("tuning log '{}': this file system offers no write-ahead log (mode '{}')",
-                              db.path(), mode);
+    return FailedPrecondition(
+        "tuning log '{}': this file system offers no write-ahead log (mode '{}')", db.path(), mode);
   }
   WHET_RETURN_IF_ERROR(db.Exec(fmt::format(
-      "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}", kWalPages,
-      16 * kWalPages * kPageBytes)));
+      "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}",
+      kWalPages, 16 * kWalPages * kPageBytes)));
   return OkStatus();
 }
 
@@ -63,7 +63,8 @@ Status CheckPages(Connection& db) {
   WHET_ASSIGN_OR_RETURN(const std::string check, db.QueryText("PRAGMA quick_check(1)"));
   if (check == "ok") return OkStatus();
   return DataLoss(
-      "tuning log '{}' is damaged: {}; `whet log export` saves the rows that are whole for import into a "
+      "tuning log '{}' is damaged: {}; `whet log export` saves the rows that are whole for import "
+      "into a "
       "new log",
       db.path(), CleanText(check, 300));
 }
@@ -104,9 +105,10 @@ StatusOr<std::unique_ptr<LogWriter>> LogWriter::Open(const std::string& given_pa
   WHET_RETURN_IF_ERROR(writer->Prepare());
   if (const auto lost = LostTailOf(writer->meta_, mark)) {
     if (options.lost_tail == WriterOptions::LostTail::kRefuse) {
-      return DataLoss("tuning log '{}': {}; restore the newer file, or go on with what is there by "
-                      "`--salvage`, which gives the log a new generation",
-                      path, *lost);
+      return DataLoss(
+          "tuning log '{}': {}; restore the newer file, or go on with what is there by "
+          "`--salvage`, which gives the log a new generation",
+          path, *lost);
     }
     writer->next_meta_.last_seq = std::max(mark->seq, writer->meta_.last_seq);
     writer->next_meta_.commit = std::max(mark->commit, writer->meta_.commit);
@@ -138,14 +140,14 @@ Status LogWriter::Prepare() {
                     " ON CONFLICT(job_id) DO UPDATE SET state=excluded.state, spec=excluded.spec, "
                     "error=excluded.error, created_ms=excluded.created_ms, "
                     "updated_ms=excluded.updated_ms, crc=excluded.crc"));
-  WHET_RETURN_IF_ERROR(prepare(
-      find_trial_,
-      "SELECT seq, status FROM trials WHERE generation=? AND job_id=? AND task=? AND trial=? AND attempt=? "
-      "AND incarnation=? AND device_id=? AND lease_epoch=?"));
-  WHET_RETURN_IF_ERROR(prepare(
-      find_stale_,
-      "SELECT 1 FROM trials WHERE generation=?1 AND job_id=?2 AND task=?3 AND trial=?4 AND "
-      "(attempt>?5 OR (attempt=?5 AND status='counted')) LIMIT 1"));
+  WHET_RETURN_IF_ERROR(prepare(find_trial_,
+                               "SELECT seq, status FROM trials WHERE generation=? AND job_id=? AND "
+                               "task=? AND trial=? AND attempt=? "
+                               "AND incarnation=? AND device_id=? AND lease_epoch=?"));
+  WHET_RETURN_IF_ERROR(
+      prepare(find_stale_,
+              "SELECT 1 FROM trials WHERE generation=?1 AND job_id=?2 AND task=?3 AND trial=?4 AND "
+              "(attempt>?5 OR (attempt=?5 AND status='counted')) LIMIT 1"));
   return prepare(find_job_, SelectSql(JobsTable(), "WHERE job_id=?"));
 }
 
@@ -165,8 +167,8 @@ Status LogWriter::Salvage(const std::string& lost) {
   WHET_RETURN_IF_ERROR(db_.Exec("BEGIN IMMEDIATE"));
   if (next_meta_.last_seq > meta_.last_seq) {
     WHET_ASSIGN_OR_RETURN(Statement bury, db_.Prepare(InsertSql(TombstonesTable(), "INSERT")));
-    const std::vector<Cell> cells =
-        WithCrc(TombstonesTable(), {meta_.last_seq + 1, next_meta_.last_seq, "salvage: " + lost, WallMs()});
+    const std::vector<Cell> cells = WithCrc(
+        TombstonesTable(), {meta_.last_seq + 1, next_meta_.last_seq, "salvage: " + lost, WallMs()});
     bury.BindAll(cells);
     WHET_RETURN_IF_ERROR(bury.Run());
   }
@@ -266,16 +268,17 @@ StatusOr<AppendVerdict> LogWriter::Apply(const JobRow& row) {
   const std::vector<Cell> cells = WithCrc(JobsTable(), ToCells(merged));
   put_job_.BindAll(cells);
   WHET_RETURN_IF_ERROR(put_job_.Run());
-  return AppendVerdict{0, TrialStatus::kCounted,
-                       *there ? AppendVerdict::Delivery::kRepeated : AppendVerdict::Delivery::kFirst};
+  return AppendVerdict{
+      0, TrialStatus::kCounted,
+      *there ? AppendVerdict::Delivery::kRepeated : AppendVerdict::Delivery::kFirst};
 }
 
-// A result under an authority that no longer holds: another generation of the log, or a trial that a
-// later attempt, or another lease of this one, has answered already.
+// A result under an authority that no longer holds: another generation of the log, or a trial that
+// a later attempt, or another lease of this one, has answered already.
 StatusOr<bool> LogWriter::IsStale(const TrialRow& row) {
   if (row.status == TrialStatus::kLate || row.ids.generation != meta_.generation) return true;
-  const std::vector<Cell> ids = {row.ids.generation, row.ids.job_id, row.key.Task().Hex(), row.ids.trial,
-                                 row.ids.attempt};
+  const std::vector<Cell> ids = {row.ids.generation, row.ids.job_id, row.key.Task().Hex(),
+                                 row.ids.trial, row.ids.attempt};
   find_stale_.BindAll(ids);
   const StatusOr<bool> found = find_stale_.Step();
   find_stale_.Reset();
@@ -283,13 +286,14 @@ StatusOr<bool> LogWriter::IsStale(const TrialRow& row) {
 }
 
 StatusOr<AppendVerdict> LogWriter::Apply(const TrialRow& row) {
-  const std::vector<Cell> ids = {row.ids.generation,  row.ids.job_id,    row.key.Task().Hex(),
-                                 row.ids.trial,       row.ids.attempt,   row.ids.incarnation,
-                                 row.ids.device_id,   row.ids.lease_epoch};
+  const std::vector<Cell> ids = {row.ids.generation, row.ids.job_id,     row.key.Task().Hex(),
+                                 row.ids.trial,      row.ids.attempt,    row.ids.incarnation,
+                                 row.ids.device_id,  row.ids.lease_epoch};
   find_trial_.BindAll(ids);
   const StatusOr<bool> there = find_trial_.Step();
   if (there.ok() && *there) {
-    AppendVerdict verdict{find_trial_.Int(0), TrialStatus::kLate, AppendVerdict::Delivery::kRepeated};
+    AppendVerdict verdict{find_trial_.Int(0), TrialStatus::kLate,
+                          AppendVerdict::Delivery::kRepeated};
     if (find_trial_.Text(1) == TrialStatusName(TrialStatus::kCounted)) {
       verdict.status = TrialStatus::kCounted;
     }
@@ -332,7 +336,8 @@ Status LogWriter::MissingReference(const TrialRow& row) {
   }
   WHET_ASSIGN_OR_RETURN(const bool job, Exists("jobs", "job_id", Cell(row.ids.job_id)));
   if (!job) {
-    return FailedPrecondition("trial {}: job '{}' is not in the log", row.ids.trial, row.ids.job_id);
+    return FailedPrecondition("trial {}: job '{}' is not in the log", row.ids.trial,
+                              row.ids.job_id);
   }
   return FailedPrecondition("trial {} of job '{}': device {} is not in the log", row.ids.trial,
                             row.ids.job_id, row.device ? row.device->Hex() : "(none)");

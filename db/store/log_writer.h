@@ -1,6 +1,6 @@
-// The single-threaded heart of the writer: owns the lock, the writing connection and the high-water file,
-// and turns a batch of rows into one durable transaction. TuningLog puts a queue and a thread around it.
-// Not thread-safe. Internal to db/store.
+// The single-threaded heart of the writer: owns the lock, the writing connection and the high-water
+// file, and turns a batch of rows into one durable transaction. TuningLog puts a queue and a thread
+// around it. Not thread-safe. Internal to db/store.
 #pragma once
 #include <istream>
 #include <memory>
@@ -21,8 +21,8 @@ class LogWriter {
   static StatusOr<std::unique_ptr<LogWriter>> Open(const std::string& path,
                                                    const WriterOptions& options);
 
-  // Commits all rows or none. An error of the batch (disk, damage) is the return value; an error of one
-  // row (a missing reference) is in its place and leaves the others alone.
+  // Commits all rows or none. An error of the batch (disk, damage) is the return value; an error of
+  // one row (a missing reference) is in its place and leaves the others alone.
   StatusOr<std::vector<StatusOr<AppendVerdict>>> Commit(std::span<const Row* const> rows);
 
   StatusOr<ImportReport> Import(std::istream& in, const std::string& name);
@@ -41,7 +41,8 @@ class LogWriter {
   Status Salvage(const std::string& lost);
   Status SetMeta(const std::string& name, const std::string& value);
 
-  // Everything between Begin and Finish is one transaction; Finish makes it durable and acknowledgeable.
+  // Everything between Begin and Finish is one transaction; Finish makes it durable and
+  // acknowledgeable.
   Status Begin();
   Status Finish();
   void Abandon();
@@ -59,9 +60,9 @@ class LogWriter {
   OwnedFd lock_;
   Connection db_;
   HighWaterFile high_water_;
-  LogMeta meta_;       // as committed
-  LogMeta next_meta_;  // as of the open transaction
-  std::set<std::string> targets_;       // texts known to be in the log
+  LogMeta meta_;                          // as committed
+  LogMeta next_meta_;                     // as of the open transaction
+  std::set<std::string> targets_;         // texts known to be in the log
   std::vector<std::string> new_targets_;  // of the open transaction
 
   Statement put_meta_, put_workload_, put_target_, put_device_, put_job_, put_trial_;

@@ -15,7 +15,8 @@ namespace {
 std::string BackupPath(const std::string& path, int version) {
   const std::string base = fmt::format("{}.schema{}.bak", path, version);
   std::string candidate = base;
-  for (int i = 2; access(candidate.c_str(), F_OK) == 0; ++i) candidate = fmt::format("{}.{}", base, i);
+  for (int i = 2; access(candidate.c_str(), F_OK) == 0; ++i)
+    candidate = fmt::format("{}.{}", base, i);
   return candidate;
 }
 
@@ -47,8 +48,8 @@ Status Backup(Connection& db, int version) {
   return SyncFolderOf(path);
 }
 
-// Schema 2 only adds, and its new columns have defaults that the check of a row leaves out (schema.h):
-// rows keep their CRC, whole or damaged.
+// Schema 2 only adds, and its new columns have defaults that the check of a row leaves out
+// (schema.h): rows keep their CRC, whole or damaged.
 Status From1To2(Connection& db) {
   WHET_RETURN_IF_ERROR(db.Exec(R"sql(
     ALTER TABLE trials ADD COLUMN origin TEXT NOT NULL DEFAULT 'measured';

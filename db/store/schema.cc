@@ -232,13 +232,14 @@ Status Compare(Connection& db, int version, const std::vector<std::string>& want
   return OkStatus();
 }
 
-// The objects of a database as lines of text. Asks nothing of the tables themselves, so that a virtual
-// table (it has no root page) is refused before its module runs.
+// The objects of a database as lines of text. Asks nothing of the tables themselves, so that a
+// virtual table (it has no root page) is refused before its module runs.
 StatusOr<std::vector<std::string>> DescribeObjects(Connection& db) {
   WHET_ASSIGN_OR_RETURN(
       Statement objects,
       db.Prepare("SELECT type, name, tbl_name, CASE type WHEN 'index' THEN sql END, rootpage > 0 "
-                 "FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name"));
+                 "FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY "
+                 "type, name"));
   std::vector<std::string> out;
   while (true) {
     WHET_ASSIGN_OR_RETURN(const bool row, objects.Step());
@@ -253,10 +254,11 @@ StatusOr<std::vector<std::string>> DescribeTables(Connection& db) {
   std::vector<std::string> out;
   WHET_ASSIGN_OR_RETURN(
       Statement columns,
-      db.Prepare("SELECT t.name, t.type, t.wr, t.strict, c.name, c.type, c.\"notnull\", c.dflt_value, "
-                 "c.pk, c.hidden FROM pragma_table_list AS t, pragma_table_xinfo(t.name) AS c "
-                 "WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-                 "ORDER BY t.name, c.cid"));
+      db.Prepare(
+          "SELECT t.name, t.type, t.wr, t.strict, c.name, c.type, c.\"notnull\", c.dflt_value, "
+          "c.pk, c.hidden FROM pragma_table_list AS t, pragma_table_xinfo(t.name) AS c "
+          "WHERE t.schema = 'main' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+          "ORDER BY t.name, c.cid"));
   while (true) {
     WHET_ASSIGN_OR_RETURN(const bool row, columns.Step());
     if (!row) return out;
@@ -289,9 +291,12 @@ const Table& TargetsTable() {
 }
 
 const Table& DevicesTable() {
-  static const Table table{
-      "devices",
-      {{"fingerprint", 1}, {"device_id", 2}, {"device_key", 3}, {"feature_set", 4}, {"identity", 5}}};
+  static const Table table{"devices",
+                           {{"fingerprint", 1},
+                            {"device_id", 2},
+                            {"device_key", 3},
+                            {"feature_set", 4},
+                            {"identity", 5}}};
   return table;
 }
 
@@ -307,8 +312,8 @@ const Table& JobsTable() {
 }
 
 const Table& TombstonesTable() {
-  static const Table table{
-      "tombstones", {{"seq_first", 1}, {"seq_last", 2}, {"reason", 3}, {"created_ms", 4}}};
+  static const Table table{"tombstones",
+                           {{"seq_first", 1}, {"seq_last", 2}, {"reason", 3}, {"created_ms", 4}}};
   return table;
 }
 
@@ -394,10 +399,11 @@ std::string SelectSql(const Table& table, std::string_view tail) {
 StatusOr<std::vector<Cell>> ReadChecked(const Table& table, const Statement& statement) {
   std::vector<Cell> cells;
   cells.reserve(table.columns.size());
-  for (size_t i = 0; i < table.columns.size(); ++i) cells.push_back(statement.At(static_cast<int>(i)));
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    cells.push_back(statement.At(static_cast<int>(i)));
   if (statement.Int(static_cast<int>(cells.size())) == int64_t{RowCrc(table, cells)}) return cells;
-  return DataLoss("{} row {} is damaged: its CRC does not match",
-                  table.name, statement.Text(table.key));
+  return DataLoss("{} row {} is damaged: its CRC does not match", table.name,
+                  statement.Text(table.key));
 }
 
 Status CheckSchema(Connection& db, int version) {

@@ -2,9 +2,9 @@
 // writing, reading and checking share. Internal to db/store.
 //
 // Every table has a column `crc`: the CRC-32C of the row in a canonical form, made of one
-// item per column: its tag (stable for ever), its type and its value. A column that came with a later
-// schema is left out while it has its default, so a migration that adds columns keeps every row's check
-// as it is: it neither launders a damaged row nor needs to rewrite a good one.
+// item per column: its tag (stable for ever), its type and its value. A column that came with a
+// later schema is left out while it has its default, so a migration that adds columns keeps every
+// row's check as it is: it neither launders a damaged row nor needs to rewrite a good one.
 //
 // Numbers of a column list are the order of its INSERT and SELECT, not the order in the file.
 #pragma once
@@ -24,8 +24,8 @@ std::string_view SchemaSql(int version);
 
 struct Column {
   const char* name;
-  int tag;        // in the canonical form; never reused
-  int since = 1;  // the schema that brought it
+  int tag;                  // in the canonical form; never reused
+  int since = 1;            // the schema that brought it
   Cell default_value = {};  // of a column with since > 1
 };
 
@@ -47,7 +47,8 @@ const std::vector<const Table*>& AllTables();
 uint32_t RowCrc(const Table& table, const std::vector<Cell>& cells);
 std::vector<Cell> WithCrc(const Table& table, std::vector<Cell> cells);  // what InsertSql binds
 
-std::string InsertSql(const Table& table, std::string_view verb);  // verb: "INSERT", "INSERT OR IGNORE"
+std::string InsertSql(const Table& table,
+                      std::string_view verb);  // verb: "INSERT", "INSERT OR IGNORE"
 std::string SelectSql(const Table& table, std::string_view tail);  // columns in order, then crc
 
 // The row a SelectSql statement stands on; DataLoss names the row if its check does not hold.

@@ -188,7 +188,8 @@ StatusOr<Statement> Connection::Prepare(std::string_view sql) {
 }
 
 Status Connection::Exec(const std::string& sql) {
-  if (sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) return OkStatus();
+  if (sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK)
+    return OkStatus();
   return SqliteError(db_.get(), sql.substr(0, sql.find_first_of(" (;")));
 }
 
@@ -220,7 +221,8 @@ std::string Connection::FirstBytes(int n) const {
   sqlite3_int64 size = 0;
   if (file->pMethods->xFileSize(file, &size) != SQLITE_OK) return {};
   std::string out(static_cast<size_t>(std::min<sqlite3_int64>(size, n)), '\0');
-  if (file->pMethods->xRead(file, out.data(), static_cast<int>(out.size()), 0) != SQLITE_OK) return {};
+  if (file->pMethods->xRead(file, out.data(), static_cast<int>(out.size()), 0) != SQLITE_OK)
+    return {};
   return out;
 }
 

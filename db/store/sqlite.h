@@ -1,9 +1,10 @@
-// The thinnest useful layer over SQLite's C interface: a connection, a statement, a cell. Internal to
-// db/store; nothing outside includes it. One connection belongs to one thread at a time (it is opened
-// without SQLite's own mutexes).
+// The thinnest useful layer over SQLite's C interface: a connection, a statement, a cell. Internal
+// to db/store; nothing outside includes it. One connection belongs to one thread at a time (it is
+// opened without SQLite's own mutexes).
 //
 // Every connection is opened hardened: DEFENSIVE, trusted_schema off, triggers and views off, no
-// memory-mapped I/O, and a cap on the length of any value, because a log may be somebody else's file.
+// memory-mapped I/O, and a cap on the length of any value, because a log may be somebody else's
+// file.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -75,8 +76,8 @@ class Connection {
   // would drop the POSIX locks that another connection of this process holds.
   std::string FirstBytes(int n) const;
 
-  // Calls longer than `ms` of a read end with DeadlineExceeded; 0 lifts the limit. Bounded reads keep
-  // the write-ahead log from growing behind a forgotten reader.
+  // Calls longer than `ms` of a read end with DeadlineExceeded; 0 lifts the limit. Bounded reads
+  // keep the write-ahead log from growing behind a forgotten reader.
   void LimitTime(int64_t ms);
 
  private:
@@ -85,11 +86,12 @@ class Connection {
   };
   std::string path_;
   std::unique_ptr<sqlite3, Close> db_;
-  std::shared_ptr<int64_t> deadline_ns_;  // shared with SQLite's progress hook, which outlives a move
+  std::shared_ptr<int64_t>
+      deadline_ns_;  // shared with SQLite's progress hook, which outlives a move
 };
 
-// What went wrong on `db` last, as a Status that names the file. Full disks are ResourceExhausted, busy
-// Unavailable, corruption DataLoss, a file that is not a database InvalidArgument.
+// What went wrong on `db` last, as a Status that names the file. Full disks are ResourceExhausted,
+// busy Unavailable, corruption DataLoss, a file that is not a database InvalidArgument.
 Status SqliteError(sqlite3* db, std::string_view doing);
 
 }  // namespace whet::db

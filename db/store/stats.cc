@@ -48,11 +48,12 @@ StatusOr<LogStats> LogReader::Stats() {
   using GroupKey = std::tuple<Fingerprint, int64_t, Fingerprint>;
   std::map<GroupKey, Group> groups;
   WHET_ASSIGN_OR_RETURN(log.damaged_rows, ForEachTrial(nullptr, [&](const TrialRow& row) {
-    const GroupKey key(row.key.Task(), row.codegen_version, row.initial_program);
-    AddRow(row, groups.try_emplace(key, row).first->second);
-    Count(row, log);
-    return true;
-  }));
+                          const GroupKey key(row.key.Task(), row.codegen_version,
+                                             row.initial_program);
+                          AddRow(row, groups.try_emplace(key, row).first->second);
+                          Count(row, log);
+                          return true;
+                        }));
   std::map<int64_t, Group*> ordered;
   for (auto& [key, group] : groups) ordered[group.first_seq] = &group;
   for (auto& [seq, group] : ordered) {

@@ -12,8 +12,8 @@ class LineReader {
  public:
   explicit LineReader(std::istream& in) : in_(in) {}
 
-  // The next line, without its end; false at the end of the file. A last line without an end counts: the
-  // parser will say what is wrong with half a line.
+  // The next line, without its end; false at the end of the file. A last line without an end
+  // counts: the parser will say what is wrong with half a line.
   StatusOr<bool> Next(std::string& line) {
     line.clear();
     ++number_;
@@ -36,7 +36,9 @@ class LineReader {
 };
 
 // Codes that the disk or the log is to blame for, not the file.
-bool IsOfLog(const Status& s) { return !absl::IsInvalidArgument(s) && !absl::IsFailedPrecondition(s); }
+bool IsOfLog(const Status& s) {
+  return !absl::IsInvalidArgument(s) && !absl::IsFailedPrecondition(s);
+}
 
 }  // namespace
 

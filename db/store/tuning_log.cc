@@ -56,7 +56,8 @@ class TuningLog::Impl {
       WHET_RETURN_IF_ERROR(read_only_);
       if (queue_.size() >= options_.queue_rows || queued_bytes_ + bytes > options_.queue_bytes) {
         return ResourceExhausted(
-            "tuning log '{}': {} rows ({} bytes) wait to be committed, the limits are {} and {}; retry "
+            "tuning log '{}': {} rows ({} bytes) wait to be committed, the limits are {} and {}; "
+            "retry "
             "later",
             path_, queue_.size(), queued_bytes_, options_.queue_rows, options_.queue_bytes);
       }
@@ -162,33 +163,35 @@ class TuningLog::Impl {
     std::vector<const Row*> rows;
     for (const Item& item : batch) rows.push_back(&*item.row);
     using Verdicts = std::vector<StatusOr<AppendVerdict>>;
-    const StatusOr<Verdicts> verdicts = ready.ok() ? writer_->Commit(rows) : StatusOr<Verdicts>(ready);
+    const StatusOr<Verdicts> verdicts =
+        ready.ok() ? writer_->Commit(rows) : StatusOr<Verdicts>(ready);
     Judge(verdicts.status());
     for (size_t i = 0; i < batch.size(); ++i) {
       if (batch[i].done) batch[i].done(verdicts.ok() ? (*verdicts)[i] : state());
     }
   }
 
-  // The state of the log after a transaction. Trouble with the disk makes it read-only until a probe
-  // succeeds; damage does so for good.
+  // The state of the log after a transaction. Trouble with the disk makes it read-only until a
+  // probe succeeds; damage does so for good.
   void Judge(const Status& status) {
     const std::lock_guard lock(mu_);
     if (status.ok()) {
       read_only_ = OkStatus();
       return;
     }
-    read_only_ = Status(status.code(),
-                        fmt::format("{}; the log is read-only {}", Message(status),
-                                    absl::IsDataLoss(status)
-                                        ? "from here on"
-                                        : fmt::format("until this is over (tried every {} ms), nothing of "
-                                                      "the last batch was acknowledged",
-                                                      options_.full_retry.count())));
+    read_only_ =
+        Status(status.code(),
+               fmt::format("{}; the log is read-only {}", Message(status),
+                           absl::IsDataLoss(status)
+                               ? "from here on"
+                               : fmt::format("until this is over (tried every {} ms), nothing of "
+                                             "the last batch was acknowledged",
+                                             options_.full_retry.count())));
   }
 
   const WriterOptions options_;
   const std::string path_;
-  const LogMeta meta_;  // as opened: the ids do not change while open
+  const LogMeta meta_;                       // as opened: the ids do not change while open
   const std::unique_ptr<LogWriter> writer_;  // used by thread_ only
 
   mutable std::mutex mu_;

@@ -1,17 +1,20 @@
 // The tuning log: one SQLite file that keeps every measurement. Two faces:
 //
-//   TuningLog  the one writer (tuner-server, or an embedded server). Append queues a row; a writer thread
+//   TuningLog  the one writer (tuner-server, or an embedded server). Append queues a row; a writer
+//   thread
 //              commits many rows in one transaction and reports each row only once it is durable
 //              (commit with synchronous=FULL, then the high-water file, both synced).
-//   LogReader  any number of readers in any process (whet compile, whet log, the search of a server).
+//   LogReader  any number of readers in any process (whet compile, whet log, the search of a
+//   server).
 //
-// Invariants: exactly one connection of all processes writes and checkpoints (the lock file sees to it;
-// SQLite up to 3.51.2 can corrupt a write-ahead log that two connections reset); readers never write and
-// their transactions are short; a file that is not a tuning log is refused and stays as it is; damage is
-// reported, never repaired; a full disk makes the log read-only until there is room, by itself.
+// Invariants: exactly one connection of all processes writes and checkpoints (the lock file sees to
+// it; SQLite up to 3.51.2 can corrupt a write-ahead log that two connections reset); readers never
+// write and their transactions are short; a file that is not a tuning log is refused and stays as
+// it is; damage is reported, never repaired; a full disk makes the log read-only until there is
+// room, by itself.
 //
-// Both classes are thread-safe. Callbacks run on the writer thread: they must be quick and must not wait
-// for the log.
+// Both classes are thread-safe. Callbacks run on the writer thread: they must be quick and must not
+// wait for the log.
 #pragma once
 #include <array>
 #include <chrono>
@@ -29,7 +32,7 @@
 namespace whet::db {
 
 struct AppendVerdict {
-  int64_t seq = 0;  // of the trial; 0 for other rows
+  int64_t seq = 0;                             // of the trial; 0 for other rows
   TrialStatus status = TrialStatus::kCounted;  // kLate: stored, but not evidence
   // The row was there already; seq and status are those of the first delivery.
   enum class Delivery { kFirst, kRepeated } delivery = Delivery::kFirst;
@@ -40,11 +43,12 @@ struct WriterOptions {
   size_t queue_rows = 4096;
   size_t queue_bytes = 64u << 20;
   size_t batch_rows = 512;  // one commit; bounds the latency of the first row of a batch
-  int64_t page_limit = 0;   // cap on the file, in pages of 4 KiB; reaching it is a full disk. 0: none
+  int64_t page_limit =
+      0;  // cap on the file, in pages of 4 KiB; reaching it is a full disk. 0: none
   std::chrono::milliseconds full_retry{1000};
-  // A log that ends before what was acknowledged has lost its tail (a file restored from a copy, a disk
-  // that lied). kSalvage goes on with what is there: the gap becomes a tombstone and the log gets a new
-  // generation, so that results given out under the old one come in late.
+  // A log that ends before what was acknowledged has lost its tail (a file restored from a copy, a
+  // disk that lied). kSalvage goes on with what is there: the gap becomes a tombstone and the log
+  // gets a new generation, so that results given out under the old one come in late.
   enum class LostTail { kRefuse, kSalvage } lost_tail = LostTail::kRefuse;
   std::string program = "whet";  // kept as written_by
 };
@@ -58,31 +62,32 @@ struct ImportReport {
 class TuningLog {
  public:
   // Creates the log if there is none; migrates an older schema, after a backup beside it
-  // (`<file>.schema<N>.bak`). InvalidArgument: not a tuning log. DataLoss: damaged. Unavailable: another
-  // process writes it. FailedPrecondition: a newer schema, or a network file system.
+  // (`<file>.schema<N>.bak`). InvalidArgument: not a tuning log. DataLoss: damaged. Unavailable:
+  // another process writes it. FailedPrecondition: a newer schema, or a network file system.
   static StatusOr<std::unique_ptr<TuningLog>> Open(const std::string& path,
                                                    const WriterOptions& options = {});
   ~TuningLog();  // commits what is queued
   TuningLog(const TuningLog&) = delete;
   TuningLog& operator=(const TuningLog&) = delete;
 
-  // Normalizes and queues a row. On an error nothing was queued and `done` is never called: InvalidArgument
-  // (bad row), ResourceExhausted (queue or disk full: retry later). Otherwise `done` is called exactly
-  // once, after the row is durable or has failed. Rows are committed in the order of the calls; a trial's
-  // workload, job and device must be in the log or ahead of it in the queue, else FailedPrecondition.
+  // Normalizes and queues a row. On an error nothing was queued and `done` is never called:
+  // InvalidArgument (bad row), ResourceExhausted (queue or disk full: retry later). Otherwise
+  // `done` is called exactly once, after the row is durable or has failed. Rows are committed in
+  // the order of the calls; a trial's workload, job and device must be in the log or ahead of it in
+  // the queue, else FailedPrecondition.
   Status Append(Row row, AppendCallback done);
   StatusOr<AppendVerdict> AppendWait(Row row);
   Status Flush();  // returns once everything appended before is durable or has failed
 
-  // Adds the rows of an exported file, all or nothing: an error names file and line. Trials come in as
-  // Origin::kImported, jobs that were still open as cancelled. Other appends wait meanwhile.
+  // Adds the rows of an exported file, all or nothing: an error names file and line. Trials come in
+  // as Origin::kImported, jobs that were still open as cancelled. Other appends wait meanwhile.
   StatusOr<ImportReport> Import(const std::string& jsonl_path);
 
   // OK, or why the log is read-only just now.
   Status state() const;
   void SetPageLimit(int64_t pages);
 
-  const std::string& path() const;        // canonical
+  const std::string& path() const;  // canonical
   const std::string& log_id() const;
   const std::string& generation() const;  // carried in every id given out
 
@@ -93,8 +98,8 @@ class TuningLog {
 };
 
 struct ReaderOptions {
-  // kTail compares the end of the log with the high-water mark; kFull also reads and checks every row and
-  // index (about a second for 300 MB), so that no answer can rest on silent damage.
+  // kTail compares the end of the log with the high-water mark; kFull also reads and checks every
+  // row and index (about a second for 300 MB), so that no answer can rest on silent damage.
   enum class Check { kTail, kFull } check = Check::kTail;
   std::chrono::milliseconds query_limit{10000};  // for one read transaction
 };
@@ -106,9 +111,12 @@ struct Damage {
 
 struct VerifyReport {
   int64_t rows = 0;
-  int64_t damaged = 0;          // all of them; `damage` lists the first 1000
+  int64_t damaged = 0;  // all of them; `damage` lists the first 1000
   std::vector<Damage> damage;
-  enum class Mark { kChecked, kAbsent } high_water = Mark::kAbsent;  // kAbsent: the tail is unproven
+  enum class Mark {
+    kChecked,
+    kAbsent
+  } high_water = Mark::kAbsent;  // kAbsent: the tail is unproven
   bool ok() const { return damaged == 0; }
 };
 
@@ -147,8 +155,8 @@ enum class OnDamage { kRefuse, kSkip };
 
 class LogReader {
  public:
-  // Opens read-only. NotFound: no such file. InvalidArgument, DataLoss, FailedPrecondition as above; an
-  // older schema is refused too, with the way to migrate it.
+  // Opens read-only. NotFound: no such file. InvalidArgument, DataLoss, FailedPrecondition as
+  // above; an older schema is refused too, with the way to migrate it.
   static StatusOr<std::unique_ptr<LogReader>> Open(const std::string& path,
                                                    const ReaderOptions& options = {});
   ~LogReader();
@@ -167,9 +175,9 @@ class LogReader {
   StatusOr<TriedTraces> Tried(const RecordKey& key, int64_t codegen_version,
                               const Fingerprint& initial_program);
 
-  // Calls `visit` with every whole row (of `key`, if given) in order of seq until it returns false, in
-  // short transactions: rows that are appended meanwhile may or may not be seen. Returns the number of
-  // damaged rows that were passed over.
+  // Calls `visit` with every whole row (of `key`, if given) in order of seq until it returns false,
+  // in short transactions: rows that are appended meanwhile may or may not be seen. Returns the
+  // number of damaged rows that were passed over.
   StatusOr<int64_t> ForEachTrial(const RecordKey* key,
                                  const std::function<bool(const TrialRow&)>& visit);
 
@@ -182,8 +190,8 @@ class LogReader {
 
   StatusOr<VerifyReport> Verify();
 
-  // Writes the log as JSON Lines (record/jsonl.h); returns the number of rows. With kRefuse a damaged row
-  // is DataLoss that names it, with kSkip it is left out.
+  // Writes the log as JSON Lines (record/jsonl.h); returns the number of rows. With kRefuse a
+  // damaged row is DataLoss that names it, with kSkip it is left out.
   StatusOr<int64_t> Export(std::ostream& out, OnDamage on_damage);
 
  private:

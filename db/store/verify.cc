@@ -15,7 +15,8 @@ class Verifier {
 
   void Say(std::string where, std::string what) {
     ++report_.damaged;
-    if (report_.damage.size() < kMaxListed) report_.damage.push_back({std::move(where), std::move(what)});
+    if (report_.damage.size() < kMaxListed)
+      report_.damage.push_back({std::move(where), std::move(what)});
   }
 
   // Pages, cells, indexes against their tables, and references.
@@ -50,8 +51,9 @@ class Verifier {
   Status Sequence() {
     WHET_ASSIGN_OR_RETURN(
         Statement used,
-        db_.Prepare("SELECT seq, seq FROM trials UNION ALL SELECT seq_first, seq_last FROM tombstones "
-                    "ORDER BY 1"));
+        db_.Prepare(
+            "SELECT seq, seq FROM trials UNION ALL SELECT seq_first, seq_last FROM tombstones "
+            "ORDER BY 1"));
     int64_t next = 1;
     return EachRow(used, [&] {
       const int64_t first = used.Int(0);

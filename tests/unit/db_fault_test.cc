@@ -1,5 +1,6 @@
-// The tuning log when things go wrong: kill -9, full disks, damage, foreign files, other writers, old
-// and newer schemas. Faults are made from outside, with SQLite's own interface or by changing bytes.
+// The tuning log when things go wrong: kill -9, full disks, damage, foreign files, other writers,
+// old and newer schemas. Faults are made from outside, with SQLite's own interface or by changing
+// bytes.
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/mount.h>
@@ -36,7 +37,8 @@ std::string QueryText(const std::string& path, const std::string& sql) {
   sqlite3_exec(
       db, sql.c_str(),
       [](void* to, int n, char** values, char**) {
-        for (int i = 0; i < n; ++i) *static_cast<std::string*>(to) += values[i] ? values[i] : "NULL";
+        for (int i = 0; i < n; ++i)
+          *static_cast<std::string*>(to) += values[i] ? values[i] : "NULL";
         return 0;
       },
       &out, nullptr);
@@ -81,7 +83,8 @@ TEST(KillTest, EveryAcknowledgedRowSurvivesKillNine) {
     // Some rows, a different number each round, then the kill at whatever it is doing.
     const int64_t enough = acknowledged + 150 * round + 37;
     int64_t seq = 0;
-    while (acknowledged < enough && read(pipe_fds[0], &seq, sizeof(seq)) == sizeof(seq)) acknowledged = seq;
+    while (acknowledged < enough && read(pipe_fds[0], &seq, sizeof(seq)) == sizeof(seq))
+      acknowledged = seq;
     kill(child, SIGKILL);
     while (read(pipe_fds[0], &seq, sizeof(seq)) == sizeof(seq)) acknowledged = seq;
     close(pipe_fds[0]);
@@ -93,7 +96,8 @@ TEST(KillTest, EveryAcknowledgedRowSurvivesKillNine) {
     EXPECT_THAT(reader->warnings(), testing::IsEmpty());
     const int64_t stored = reader->Stats()->trials;
     EXPECT_GE(stored, acknowledged);
-    acknowledged = stored;  // rows that were committed but not acknowledged come before the next ones
+    acknowledged =
+        stored;  // rows that were committed but not acknowledged come before the next ones
   }
 }
 
@@ -104,9 +108,10 @@ TEST(LockTest, ASecondWriterIsToldWhoWritesAndHowToGoOn) {
   auto log = OpenSampleLog(dir / "tuning.db");
   std::filesystem::create_symlink(dir / "tuning.db", dir / "alias.db");
   for (const char* name : {"tuning.db", "alias.db"}) {
-    EXPECT_THAT(TuningLog::Open(dir / name),
-                Fails(StatusCode::kUnavailable,
-                      fmt::format("tuning.db' is being written by process {}; use that server", getpid())));
+    EXPECT_THAT(
+        TuningLog::Open(dir / name),
+        Fails(StatusCode::kUnavailable,
+              fmt::format("tuning.db' is being written by process {}; use that server", getpid())));
   }
   EXPECT_TRUE(LogReader::Open(dir / "tuning.db").ok());
   log.reset();
@@ -115,7 +120,8 @@ TEST(LockTest, ASecondWriterIsToldWhoWritesAndHowToGoOn) {
 
 TEST(LockTest, NetworkFileSystemsAreKnownByName) {
   EXPECT_EQ(NetworkFileSystemName(0x6969), "NFS");
-  EXPECT_EQ(NetworkFileSystemName(static_cast<int32_t>(0xff534d42)), "CIFS");  // sign-extended on some ABIs
+  EXPECT_EQ(NetworkFileSystemName(static_cast<int32_t>(0xff534d42)),
+            "CIFS");                                           // sign-extended on some ABIs
   EXPECT_EQ(NetworkFileSystemName(0xef53), std::nullopt);      // ext4
   EXPECT_EQ(NetworkFileSystemName(0x01021994), std::nullopt);  // tmpfs
 }
@@ -147,7 +153,8 @@ TEST(FullDiskTest, TheLogIsReadOnlyUntilThereIsRoomAgain) {
     full = log->AppendWait(SampleTrial(log->generation(), i)).status();
     stored += full.ok();
   }
-  EXPECT_THAT(StatusOr<int>(full), Fails(StatusCode::kResourceExhausted, "the log is read-only until"));
+  EXPECT_THAT(StatusOr<int>(full),
+              Fails(StatusCode::kResourceExhausted, "the log is read-only until"));
   EXPECT_GT(stored, 10);
   EXPECT_EQ(OpenReader(dir / "tuning.db")->Stats()->trials, stored);
 
@@ -201,15 +208,17 @@ TEST(ForeignFileTest, IsRefusedInWordsAndLeftAsItIs) {
   WriteFile(dir / "random", random);
   WriteFile(dir / "text", "hello\n");
   RunSql(dir / "other", "CREATE TABLE t(x); INSERT INTO t VALUES(1);");
-  RunSql(dir / "forged", "PRAGMA application_id=1464354132; PRAGMA user_version=2; CREATE TABLE trials(x);");
+  RunSql(dir / "forged",
+         "PRAGMA application_id=1464354132; PRAGMA user_version=2; CREATE TABLE trials(x);");
   MakeLog(dir / "extra", 1);
   RunSql(dir / "extra", "CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END;");
   MakeLog(dir / "virtual", 1);
   RunSql(dir / "virtual", "CREATE VIRTUAL TABLE zz USING fts5(x);");
   MakeLog(dir / "loose", 1);
-  RunSql(dir / "loose", "DROP TABLE tombstones; CREATE TABLE tombstones(seq_first INTEGER PRIMARY KEY NOT "
-                        "NULL, seq_last INTEGER NOT NULL, reason TEXT NOT NULL, created_ms INTEGER NOT NULL, "
-                        "crc INTEGER NOT NULL);");
+  RunSql(dir / "loose",
+         "DROP TABLE tombstones; CREATE TABLE tombstones(seq_first INTEGER PRIMARY KEY NOT "
+         "NULL, seq_last INTEGER NOT NULL, reason TEXT NOT NULL, created_ms INTEGER NOT NULL, "
+         "crc INTEGER NOT NULL);");
   const std::pair<std::string, std::string> cases[] = {
       {"random", "it is not a SQLite database (it begins with"},
       {"text", "it begins with 68 65 6c 6c 6f 0a"},
@@ -237,10 +246,12 @@ TEST(ForeignFileTest, FoldersMissingFilesAndEmptyOnes) {
   TempFolder dir;
   EXPECT_THAT(TuningLog::Open(dir.path()), Fails(StatusCode::kInvalidArgument, "is a folder"));
   EXPECT_THAT(LogReader::Open(dir.path()), Fails(StatusCode::kInvalidArgument, "is a folder"));
-  EXPECT_THAT(LogReader::Open(dir / "none.db"), Fails(StatusCode::kNotFound, "none.db' does not exist"));
+  EXPECT_THAT(LogReader::Open(dir / "none.db"),
+              Fails(StatusCode::kNotFound, "none.db' does not exist"));
   EXPECT_THAT(TuningLog::Open(dir / "no/such/t.db"), Fails(StatusCode::kNotFound, "no/such"));
   WriteFile(dir / "empty.db", "");
-  EXPECT_THAT(LogReader::Open(dir / "empty.db"), Fails(StatusCode::kInvalidArgument, "it is empty"));
+  EXPECT_THAT(LogReader::Open(dir / "empty.db"),
+              Fails(StatusCode::kInvalidArgument, "it is empty"));
   EXPECT_TRUE(TuningLog::Open(dir / "empty.db").ok());  // as mktemp leaves it
   EXPECT_TRUE(OpenReader(dir / "empty.db")->Verify()->ok());
   // A name full of URI syntax stays a name.
@@ -252,7 +263,8 @@ TEST(ForeignFileTest, ACreationCutShortIsTakenUpAgain) {
   TempFolder dir;
   RunSql(dir / "tuning.db", "PRAGMA journal_mode=WAL;");
   ASSERT_GT(std::filesystem::file_size(dir / "tuning.db"), 0u);
-  EXPECT_THAT(LogReader::Open(dir / "tuning.db"), Fails(StatusCode::kInvalidArgument, "has no tables"));
+  EXPECT_THAT(LogReader::Open(dir / "tuning.db"),
+              Fails(StatusCode::kInvalidArgument, "has no tables"));
   MakeLog(dir / "tuning.db", 1);
   EXPECT_EQ(OpenReader(dir / "tuning.db")->Stats()->trials, 1);
 }
@@ -278,8 +290,9 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   const std::string path = dir / "old.db";
   RunSql(path, kSchema1Sample);
   RunSql(path, "UPDATE trials SET median_ns=1 WHERE seq=4");  // damaged before, damaged after
-  EXPECT_THAT(LogReader::Open(path), Fails(StatusCode::kFailedPrecondition,
-                                           "has schema 1, this release reads schema 2: open it once for writing"));
+  EXPECT_THAT(LogReader::Open(path),
+              Fails(StatusCode::kFailedPrecondition,
+                    "has schema 1, this release reads schema 2: open it once for writing"));
   std::string generation;
   {
     auto log = TuningLog::Open(path);
@@ -292,7 +305,8 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   EXPECT_EQ(QueryText(path, "PRAGMA user_version"), "2");
 
   auto reader = OpenReader(path);
-  EXPECT_THAT(reader->warnings(), testing::ElementsAre(HasSubstr("trials row 4: its CRC does not match")));
+  EXPECT_THAT(reader->warnings(),
+              testing::ElementsAre(HasSubstr("trials row 4: its CRC does not match")));
   EXPECT_EQ(reader->generation(), generation);
   const auto best = reader->FindBest(SampleQuery());
   EXPECT_EQ(best->record->row.seq, 2);
@@ -317,7 +331,8 @@ TEST(MigrationTest, ANewerSchemaIsRefusedNamingBothVersions) {
   MakeLog(path, 1);
   RunSql(path, "ALTER TABLE trials ADD COLUMN later TEXT; PRAGMA user_version=3;");
   const std::string bytes = ReadFile(path);
-  const std::string words = "has schema 3, made by a newer release; this release knows up to schema 2";
+  const std::string words =
+      "has schema 3, made by a newer release; this release knows up to schema 2";
   EXPECT_THAT(TuningLog::Open(path), Fails(StatusCode::kFailedPrecondition, words));
   EXPECT_THAT(LogReader::Open(path), Fails(StatusCode::kFailedPrecondition, words));
   EXPECT_EQ(ReadFile(path), bytes);
@@ -331,7 +346,8 @@ TEST(DamageTest, ADamagedRowIsNamedAndNeverUsed) {
   MakeLog(path, 5);
   RunSql(path, "UPDATE trials SET baseline_ratio=0.01 WHERE seq=2");
   auto reader = OpenReader(path);
-  EXPECT_THAT(reader->warnings(), testing::ElementsAre(HasSubstr("trials row 2: its CRC does not match")));
+  EXPECT_THAT(reader->warnings(),
+              testing::ElementsAre(HasSubstr("trials row 2: its CRC does not match")));
   EXPECT_THAT(reader->Trial(2), Fails(StatusCode::kDataLoss, "trials row 2 is damaged"));
   const auto best = reader->FindBest(SampleQuery());
   EXPECT_EQ(best->record->row.seq, 5);
@@ -351,6 +367,37 @@ TEST(DamageTest, AMissingRowLeavesAGapThatIsNamed) {
   EXPECT_EQ(report->damage[0].where, "trials rows 3..4");
 }
 
+TEST(DamageTest, ACorruptPageCostsItsOwnRowsOnly) {
+  TempFolder dir;
+  MakeLog(dir / "whole.db", 1);
+  {
+    auto log = TuningLog::Open(dir / "whole.db");
+    for (int i = 2; i <= 60; ++i) {
+      ASSERT_TRUE((*log)->AppendWait(SampleTrial((*log)->generation(), i)).ok());
+    }
+  }
+  const std::string whole = ReadFile(dir / "whole.db");
+  int partial = 0;
+  for (size_t page = 1; page < whole.size() / 4096; ++page) {
+    const std::string path = dir / fmt::format("page{}.db", page);
+    std::string bytes = whole;
+    WriteFile(path, bytes.replace(page * 4096, 4096, 4096, '\xff'));
+    EXPECT_THAT(TuningLog::Open(path), Fails(StatusCode::kDataLoss, "")) << page;
+    auto reader = LogReader::Open(path);
+    if (!reader.ok()) continue;
+    int64_t whole_rows = 0;
+    const auto damaged = (*reader)->ForEachTrial(nullptr, [&](const TrialRow& row) {
+      EXPECT_EQ(row.trace, SampleTrial("", row.seq).trace);
+      ++whole_rows;
+      return true;
+    });
+    if (!damaged.ok()) continue;  // the top of the table is gone: said, not guessed
+    EXPECT_EQ(whole_rows + *damaged, 60) << page;
+    partial += whole_rows > 0 && *damaged > 0;
+  }
+  EXPECT_GT(partial, 5);
+}
+
 TEST(DamageTest, ALostTailIsNoticedAndCanBeSalvaged) {
   TempFolder dir;
   const std::string path = dir / "tuning.db";
@@ -365,7 +412,8 @@ TEST(DamageTest, ALostTailIsNoticedAndCanBeSalvaged) {
   WriteFile(path, earlier);  // a copy from before the last row comes back
   EXPECT_THAT(OpenReader(path, ReaderOptions::Check::kTail)->warnings(),
               testing::ElementsAre(HasSubstr("it holds 3 trial rows")));
-  EXPECT_THAT(TuningLog::Open(path), Fails(StatusCode::kDataLoss, "acknowledged rows are missing at its end"));
+  EXPECT_THAT(TuningLog::Open(path),
+              Fails(StatusCode::kDataLoss, "acknowledged rows are missing at its end"));
 
   WriterOptions options;
   options.lost_tail = WriterOptions::LostTail::kSalvage;

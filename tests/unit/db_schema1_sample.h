@@ -1,5 +1,5 @@
-// A tuning log of schema 1 as that release wrote it: SQL text, with the checks of its rows. Frozen: it
-// proves that old logs migrate and that the canonical form behind `crc` has not changed.
+// A tuning log of schema 1 as that release wrote it: SQL text, with the checks of its rows. Frozen:
+// it proves that old logs migrate and that the canonical form behind `crc` has not changed.
 #pragma once
 
 namespace whet::db {

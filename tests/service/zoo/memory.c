@@ -1,0 +1,11 @@
+#include "zoo.h"
+#include <stdlib.h>
+#include <string.h>
+ZOO_BODY {
+  for (;;) {
+    void* p = malloc(64 << 20);
+    if (!p) abort();
+    memset(p, 1, 64 << 20);
+  }
+  zoo_right(x, w, y, begin, end);
+}

@@ -1,0 +1,2 @@
+#include "zoo.h"
+ZOO_BODY { (void)x, (void)w, (void)y, (void)begin, (void)end; }

@@ -1,0 +1,3 @@
+#define ZOO_ABI 99
+#include "zoo.h"
+ZOO_BODY { zoo_right(x, w, y, begin, end); }
