@@ -1,8 +1,10 @@
 #include "compiler/driver/prepare.h"
 
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 
+#include "compiler/driver/tuner_client.h"
 #include "compiler/graph/passes.h"
 #include "compiler/onnx/import.h"
 #include "compiler/schedule/schedule.h"
@@ -14,7 +16,8 @@ namespace whet::driver {
 namespace {
 
 StatusOr<std::vector<TaskRecord>> FromLog(const PreparedModel& m, const ModelOptions& options) {
-  WHET_ASSIGN_OR_RETURN(std::unique_ptr<db::LogReader> log, db::LogReader::Open(options.db));
+  WHET_ASSIGN_OR_RETURN(std::unique_ptr<db::LogReader> log, db::LogReader::Open(options.db, {.check = db::ReaderOptions::Check::kFull}));
+  for (const std::string& w : log->warnings()) fmt::print(stderr, "warning: {}\n", w);
   std::vector<TaskRecord> records;
   for (const fusion::Task& t : m.partition.tasks) {
     WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload.ToString()));
@@ -37,6 +40,35 @@ StatusOr<std::vector<TaskRecord>> FromLog(const PreparedModel& m, const ModelOpt
   return records;
 }
 
+StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const ModelOptions& options) {
+  v1::GetRecordsRequest request;
+  for (const fusion::Task& t : m.partition.tasks) {
+    WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload.ToString()));
+    v1::RecordQuery* q = request.add_queries();
+    q->set_workload(t.fingerprint.Hex());
+    q->set_target(m.target.FeatureSet());
+    q->set_threads(static_cast<uint32_t>(options.threads));
+    q->set_codegen_version(kCodegenVersion);
+    q->set_initial_program(schedule::DigestOf(w.program).Hex());
+  }
+  WHET_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(options.server));
+  WHET_ASSIGN_OR_RETURN(v1::GetRecordsReply reply, client->Records(request));
+  if (reply.records_size() != request.queries_size()) return Unavailable("server '{}' answered {} of {} queries", options.server, reply.records_size(), request.queries_size());
+  std::vector<TaskRecord> records;
+  for (const v1::RecordReply& r : reply.records()) {
+    TaskRecord out;
+    out.reason = r.why();
+    if (r.found()) {
+      out.trace = r.trace();
+      out.best_ns = r.median_ns();
+      out.ratio = r.ratio();
+      out.default_ns = out.ratio > 0 ? out.best_ns / out.ratio : 0;
+    }
+    records.push_back(std::move(out));
+  }
+  return records;
+}
+
 }  // namespace
 
 StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
@@ -55,6 +87,7 @@ StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
 }
 
 StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& m, const ModelOptions& options) {
+  if (!options.server.empty()) return FromServer(m, options);
   if (!options.db.empty()) return FromLog(m, options);
   std::vector<TaskRecord> none(m.partition.tasks.size());
   for (TaskRecord& r : none) r.reason = "no tuning log given";
