@@ -45,8 +45,8 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
   for (const fusion::Task& t : m.partition.tasks) {
     WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload.ToString()));
     v1::RecordQuery* q = request.add_queries();
-    q->set_workload(t.fingerprint.Hex());
-    q->set_target(m.target.FeatureSet());
+    q->set_workload_fingerprint(t.fingerprint.Hex());
+    q->set_feature_set(m.target.FeatureSet());
     q->set_threads(static_cast<uint32_t>(options.threads));
     q->set_codegen_version(kCodegenVersion);
     q->set_initial_program(schedule::DigestOf(w.program).Hex());
