@@ -16,6 +16,9 @@ StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const Ref
 
 RefTensor ToRef(const Constant& c);
 
+// A node all of whose inputs are constants, as constants of the given types. The node need not be in the graph.
+StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const Node& n, const std::vector<TensorType>& out);
+
 struct Evaluation {
   std::vector<RefTensor> values;  // per value of the graph; an empty shape and no elements where it was not kept
 };

@@ -1,0 +1,53 @@
+// The embedded mode of `whet tune`: a tuner server (its tracker inside) and a worker for this machine, as child processes
+// on loopback ports of the system's choice: the same programs and protocol as on a fleet, so that what is shown here is
+// what runs there. They are in a process group of their own (Ctrl-C reaches only us, and we stop them in order) and die
+// with us however we die. Must be started before the process has threads. Owned by one thread.
+#pragma once
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/support/status.h"
+
+namespace whet::driver {
+
+struct LocalServersOptions {
+  std::string db;          // tuning log of the server
+  std::string state_dir;   // of the worker; empty: the default
+  std::string log_dir;     // their standard error goes to files there; empty: a folder under /tmp, deleted at the end
+};
+
+class LocalServers {
+ public:
+  static StatusOr<std::unique_ptr<LocalServers>> Start(const LocalServersOptions& options);
+  ~LocalServers();  // SIGTERM, then SIGKILL after ten seconds; the worker first
+  LocalServers(const LocalServers&) = delete;
+  LocalServers& operator=(const LocalServers&) = delete;
+
+  const std::string& server() const { return server_; }    // HOST:PORT
+  const std::string& tracker() const { return tracker_; }  // HOST:PORT
+  static constexpr const char* kKey = "local";
+
+  // Empty while both run; otherwise which one ended, and the end of its log.
+  std::string Failure();
+
+ private:
+  struct Child {
+    std::string name, log;
+    pid_t pid = -1;
+    int out = -1;  // its standard output
+  };
+  LocalServers() = default;
+  StatusOr<Child> Launch(const std::string& name, std::vector<std::string> args) const;
+  Status AwaitPorts(Child& server);
+  static bool Ended(Child& child);
+  static void Stop(Child& child);
+
+  std::string log_dir_, server_, tracker_;
+  bool own_log_dir_ = false;
+  Child server_child_, worker_child_;
+};
+
+}  // namespace whet::driver

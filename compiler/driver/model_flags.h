@@ -1,0 +1,30 @@
+// The flags that say which model is meant and how it is specialised, shared by compile, tune, verify and inspect; and how
+// its tasks are printed. A ModelFlags lives in its verb.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+#include "compiler/driver/compile_model.h"
+#include "compiler/driver/flags.h"
+
+namespace whet::driver {
+
+class ModelFlags {
+ public:
+  void Declare(Flags& flags);
+  // Turns the texts into `options`; InvalidArgument shows how a flag is written.
+  Status Resolve();
+
+  ModelOptions options;  // `model` is bound by the verb
+
+ private:
+  std::vector<std::string> shapes_, bindings_;
+  int64_t threads_ = 1;
+};
+
+nlohmann::ordered_json TaskJson(const TaskInfo& task);
+void PrintTasks(const std::vector<TaskInfo>& tasks);
+
+}  // namespace whet::driver

@@ -1,0 +1,83 @@
+#include "compiler/graph/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace whet::graph {
+
+StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const RefTensor* const> in, bool want_err) {
+  if (!v.op->reference) return Unimplemented("{} has no reference evaluation", v.op->name);
+  std::vector<RefTensor> out(v.out.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t n = v.out[i]->num_elements();
+    if (n > kMaxReferenceElements) {
+      return ResourceExhausted("{} of {} elements exceeds the limit of 2^27 for reference evaluation", v.out[i]->ToString(), n);
+    }
+    out[i].dtype = v.out[i]->dtype;
+    out[i].shape = v.out[i]->shape;
+    out[i].value.assign(static_cast<size_t>(n), 0.0);
+  }
+  WHET_RETURN_IF_ERROR(v.op->reference(v, in, out, want_err));
+  return out;
+}
+
+RefTensor ToRef(const Constant& c) { return {c.dtype(), c.shape(), c.Doubles(), {}}; }
+
+StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const Node& n, const std::vector<TensorType>& out) {
+  std::vector<const TensorType*> types;
+  std::vector<RefTensor> values(n.inputs.size());
+  std::vector<const RefTensor*> in(n.inputs.size(), nullptr);
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    const ValueId v = n.inputs[i];
+    types.push_back(v == kNoValue ? nullptr : &g.type(v));
+    if (v == kNoValue) continue;
+    values[i] = ToRef(*g.constant(v));
+    in[i] = &values[i];
+  }
+  WHET_ASSIGN_OR_RETURN(std::vector<RefTensor> result, EvaluateOp(ViewOf(*n.op, n.attrs, types, out), in, false));
+  std::vector<ConstantPtr> constants;
+  for (const RefTensor& r : result) constants.push_back(Constant::OfDoubles(r.dtype, r.shape, r.value));
+  return constants;
+}
+
+StatusOr<Evaluation> EvaluateModel(const Graph& g, std::vector<RefTensor> inputs, const EvaluateOptions& options) {
+  if (inputs.size() != g.inputs.size()) return InvalidArgument("{} inputs, the graph has {}", inputs.size(), g.inputs.size());
+  Evaluation e;
+  e.values.resize(g.values.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& t = g.type(g.inputs[i]);
+    if (inputs[i].shape != t.shape || inputs[i].size() != t.num_elements()) {
+      return InvalidArgument("input '{}' is [{}], not {}", g.values[g.inputs[i]].name, fmt::join(inputs[i].shape, ","), t.ToString());
+    }
+    e.values[g.inputs[i]] = std::move(inputs[i]);
+  }
+  std::vector<int> last(g.values.size(), -1);
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    for (ValueId v : g.nodes[i].inputs) {
+      if (v != kNoValue) last[v] = static_cast<int>(i);
+    }
+  }
+  for (const GraphOutput& o : g.outputs) {
+    last[o.value] = static_cast<int>(g.nodes.size());
+    if (g.constant(o.value)) e.values[o.value] = ToRef(*g.constant(o.value));
+  }
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const Node& n = g.nodes[i];
+    std::vector<const RefTensor*> in;
+    for (ValueId v : n.inputs) {
+      if (v != kNoValue && g.constant(v) && e.values[v].value.empty()) e.values[v] = ToRef(*g.constant(v));
+      in.push_back(v == kNoValue ? nullptr : &e.values[v]);
+    }
+    auto out = EvaluateOp(g.View(n), in, options.want_err);
+    if (!out.ok()) return Annotate(out.status(), fmt::format("node '{}' ({})", n.label, n.op->name));
+    for (size_t k = 0; k < out->size(); ++k) e.values[n.outputs[k]] = std::move((*out)[k]);
+    for (ValueId v : n.inputs) {
+      const bool keep = v == kNoValue || last[v] != static_cast<int>(i) || (options.keep_all && !g.constant(v));
+      if (!keep) e.values[v] = {};
+    }
+  }
+  return e;
+}
+
+}  // namespace whet::graph

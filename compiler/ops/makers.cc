@@ -1,0 +1,307 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include <algorithm>
+
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+// "LeakyRelu" -> "leaky_relu": what stages are called.
+std::string StageName(const std::string& op) {
+  std::string s;
+  for (size_t i = 0; i < op.size(); ++i) {
+    const bool upper = op[i] >= 'A' && op[i] <= 'Z';
+    if (upper && i > 0 && !(op[i - 1] >= 'A' && op[i - 1] <= 'Z')) s += '_';
+    s += static_cast<char>(upper ? op[i] - 'A' + 'a' : op[i]);
+  }
+  return s;
+}
+
+Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
+  const RefTensor& x = *in[0];
+  RefTensor& y = out[0];
+  const double roundoff = Roundoff(y.dtype), unit = roundoff * s.ulp;
+  const bool err = want_err && (unit > 0 || s.absolute || !x.err.empty());
+  if (err) y.err.resize(y.value.size());
+  for (size_t i = 0; i < y.value.size(); ++i) {
+    y.value[i] = Wrap(y.dtype, s.value(v, x.value[i]));
+    if (!err) continue;
+    double own = unit > 0 ? unit * std::fabs(y.value[i]) : 0;
+    if (s.absolute) own += roundoff * s.absolute(v, x.value[i]);
+    const double input = x.err.empty() ? 0 : x.err[i];
+    y.err[i] = own + (input > 0 ? input * (s.slope ? s.slope(v, x.value[i], y.value[i]) : 1.0) : 0);
+  }
+  return OkStatus();
+}
+
+Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
+  const RefTensor &a = *in[0], &b = *in[1];
+  RefTensor& y = out[0];
+  const double unit = Roundoff(y.dtype) * s.ulp;
+  const bool err = want_err && !s.compare && (unit > 0 || !a.err.empty() || !b.err.empty());
+  if (err) y.err.resize(y.value.size());
+  const Shape sb = BroadcastStrides(b.shape, y.shape);
+  std::vector<int64_t> from_b(y.value.size());
+  ForEachStrided(y.shape, sb, 0, [&](int64_t i, int64_t at) { from_b[i] = at; });
+  ForEachStrided(y.shape, BroadcastStrides(a.shape, y.shape), 0, [&](int64_t i, int64_t at) {
+    const double p = a.value[at], q = b.value[from_b[i]];
+    y.value[i] = Wrap(y.dtype, s.value(v, p, q));
+    if (!err) return;
+    const double ea = a.ErrAt(at), eb = b.ErrAt(from_b[i]);
+    y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) + (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
+  });
+  return OkStatus();
+}
+
+}  // namespace
+
+OpRecord Unary(UnarySpec spec) {
+  OpRecord r;
+  r.name = spec.name;
+  r.version = spec.version;
+  r.kind = FusionKind::kElementwise;
+  r.layout = LayoutRole::kFollows;
+  r.input_names = {"x"};
+  r.attrs = spec.attrs;
+  r.types = spec.types;
+  r.idempotent = spec.idempotent;
+  r.import = spec.import;
+  r.is_identity = spec.is_identity;
+  r.range = spec.range;
+  r.infer = [](const OpView& v, std::vector<TensorType>* out) {
+    out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
+    return OkStatus();
+  };
+  r.te = [te = spec.te, stage = StageName(spec.name)](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+    return std::vector<Buffer>{b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape),
+                                         [&](const std::vector<Expr>& i) { return te(v, expr::Load(in[0], i)); })};
+  };
+  r.flops = [per = spec.flops_per_element](const OpView& v) { return per * v.out[0]->num_elements(); };
+  r.reference = [spec = std::move(spec)](const OpView& v, Inputs in, Outputs out, bool want_err) {
+    return UnaryReference(spec, v, in, out, want_err);
+  };
+  return r;
+}
+
+OpRecord Binary(BinarySpec spec) {
+  OpRecord r;
+  r.name = spec.name;
+  r.version = spec.version;
+  r.kind = FusionKind::kBroadcast;
+  r.layout = LayoutRole::kFollows;
+  r.min_inputs = r.max_inputs = 2;
+  r.input_names = {"a", "b"};
+  r.attrs = spec.attrs;
+  r.types = spec.types;
+  r.commutative = spec.commutative;
+  r.import = ImportBinary;
+  r.range = spec.range;
+  r.infer = [compare = spec.compare](const OpView& v, std::vector<TensorType>* out) -> Status {
+    WHET_RETURN_IF_ERROR(SameTypes(v));
+    WHET_ASSIGN_OR_RETURN(Shape shape, Broadcast(v.in[0]->shape, v.in[1]->shape));
+    out->push_back(TensorType::Of(compare ? DType::kBool : v.in[0]->dtype, std::move(shape)));
+    return OkStatus();
+  };
+  r.te = [te = spec.te, stage = StageName(spec.name)](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+    return std::vector<Buffer>{b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+      return te(v, LoadBroadcast(in[0], i), LoadBroadcast(in[1], i));
+    })};
+  };
+  r.reference = [spec = std::move(spec)](const OpView& v, Inputs in, Outputs out, bool want_err) {
+    return BinaryReference(spec, v, in, out, want_err);
+  };
+  return r;
+}
+
+Status ImportPlain(ImportContext& c) {
+  c.Ignore("consumed_inputs");  // a hint of the first operator sets, without meaning for the result
+  return c.Finish(c.op_type, c.inputs, c.TakeAll());
+}
+
+Status ImportBinary(ImportContext& c) {
+  c.Ignore("consumed_inputs");
+  WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
+  if (c.opset < 7) {
+    WHET_ASSIGN_OR_RETURN(int64_t broadcast, c.TakeInt("broadcast", 0));
+    const bool has_axis = c.HasAttr("axis");
+    WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", 0));
+    const int64_t rank = c.type(0).rank(), rank_b = c.type(1).rank();
+    if (broadcast == 0 && c.type(0).shape != c.type(1).shape) return InvalidArgument("operands differ in shape without broadcast=1");
+    if (broadcast != 0 && has_axis) {
+      WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
+      if (axis + rank_b > rank) return InvalidArgument("axis {} leaves no room for rank {} in rank {}", axis, rank_b, rank);
+      Shape shape = c.type(1).shape;
+      shape.resize(static_cast<size_t>(rank - axis), 1);
+      WHET_ASSIGN_OR_RETURN(c.inputs[1], c.builder.Emit("Reshape", {c.inputs[1]}, {{"shape", shape}}));
+    }
+  }
+  return c.Finish(c.op_type, c.inputs, c.TakeAll());
+}
+
+Status ImportChain(ImportContext& c, const std::string& op) {
+  c.Ignore("consumed_inputs");
+  WHET_RETURN_IF_ERROR(c.NeedInputs(1));
+  ValueId v = c.inputs[0];
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    WHET_RETURN_IF_ERROR(c.NeedInputs(i + 1));
+    WHET_ASSIGN_OR_RETURN(v, c.builder.Emit(op, {v, c.inputs[i]}));
+  }
+  if (c.num_inputs() == 1) return c.Finish("Identity", {v});
+  c.outputs = {v};
+  return OkStatus();
+}
+
+namespace {
+
+Status ImportReduce(ImportContext& c, int axes_input_since) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(1, c.opset >= axes_input_since ? 2 : 1));
+  WHET_ASSIGN_OR_RETURN(int64_t keepdims, c.TakeInt("keepdims", 1));
+  std::vector<int64_t> axes;
+  bool given = false;
+  if (c.opset >= axes_input_since) {
+    WHET_ASSIGN_OR_RETURN(int64_t noop, c.TakeInt("noop_with_empty_axes", 0));
+    if (c.Has(1)) {
+      WHET_ASSIGN_OR_RETURN(axes, c.ConstInts(1, "axes"));
+    }
+    given = !axes.empty();
+    if (!given && noop != 0) return c.Finish("Identity", {c.inputs[0]});
+  } else {
+    given = c.HasAttr("axes");
+    WHET_ASSIGN_OR_RETURN(axes, c.TakeInts("axes", {}));
+  }
+  const int64_t rank = c.type(0).rank();
+  if (!given) {
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  }
+  WHET_ASSIGN_OR_RETURN(axes, NormalizeAxes(axes, rank));
+  return c.Finish(c.op_type, {c.inputs[0]}, {{"axes", axes}, {"keepdims", keepdims}});
+}
+
+Status InferReduce(const OpView& v, std::vector<TensorType>* out) {
+  const std::vector<int64_t>& axes = v.attrs->Ints("axes");
+  const Shape& in = v.in[0]->shape;
+  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> sorted, NormalizeAxes(axes, v.in[0]->rank()));
+  if (sorted != axes) return InvalidArgument("axes {} are not sorted", ShapeText(axes));
+  Shape shape;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    if (!reduced) shape.push_back(in[i]);
+    if (reduced && v.attrs->Int("keepdims") != 0) shape.push_back(1);
+  }
+  out->push_back(TensorType::Of(v.in[0]->dtype, std::move(shape)));
+  return OkStatus();
+}
+
+// Strides of the input as seen from the output's indices, and the reduced extents with their strides.
+struct ReduceLayout {
+  Shape out_strides;
+  Shape extents;
+  Shape strides;
+};
+
+ReduceLayout LayoutOf(const OpView& v) {
+  const std::vector<int64_t>& axes = v.attrs->Ints("axes");
+  const Shape& in = v.in[0]->shape;
+  const Shape strides = Strides(in);
+  ReduceLayout l;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) {
+      l.out_strides.push_back(strides[i]);
+      continue;
+    }
+    l.extents.push_back(in[i]);
+    l.strides.push_back(strides[i]);
+    if (v.attrs->Int("keepdims") != 0) l.out_strides.push_back(0);
+  }
+  return l;
+}
+
+Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
+  const RefTensor& x = *in[0];
+  RefTensor& y = out[0];
+  const ReduceLayout l = LayoutOf(v);
+  const auto n = static_cast<double>(Product(l.extents));
+  const bool sums = s.reducer == te::Reducer::kSum;
+  const double unit = sums || s.reducer == te::Reducer::kProd ? Roundoff(y.dtype) : 0;
+  const bool err = want_err && (unit > 0 || !x.err.empty());
+  if (err) y.err.resize(y.value.size());
+  ForEachStrided(y.shape, l.out_strides, 0, [&](int64_t i, int64_t base) {
+    double acc = te::Identity(s.reducer), bound = 0, magnitude = 0;
+    ForEachStrided(l.extents, l.strides, base, [&](int64_t, int64_t at) {
+      const double p = x.value[at], e = x.ErrAt(at);
+      switch (s.reducer) {
+        case te::Reducer::kNone:
+        case te::Reducer::kSum:
+          acc += p;
+          magnitude += std::fabs(p);
+          bound += e;
+          break;
+        case te::Reducer::kProd:
+          bound = bound * std::fabs(p) + e * std::fabs(acc);
+          acc *= p;
+          magnitude = std::fabs(acc);
+          break;
+        case te::Reducer::kMax:
+        case te::Reducer::kMin:
+          acc = std::isnan(p) || (s.reducer == te::Reducer::kMax ? p > acc : p < acc) ? p : acc;
+          bound = std::max(bound, e);
+          break;
+      }
+    });
+    y.value[i] = s.mean ? acc / n : acc;
+    if (!IsFloat(y.dtype)) y.value[i] = Wrap(y.dtype, std::trunc(y.value[i]));
+    if (err) y.err[i] = (bound + unit * n * magnitude) / (s.mean ? n : 1) + (s.mean ? unit * std::fabs(y.value[i]) : 0);
+  });
+  return OkStatus();
+}
+
+StatusOr<std::vector<Buffer>> ReduceTe(const ReduceSpec& s, const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+  const std::vector<int64_t>& axes = v.attrs->Ints("axes");
+  const bool keep = v.attrs->Int("keepdims") != 0;
+  const ReduceLayout l = LayoutOf(v);
+  const te::AxisSpec spec = AxesOf(v.out[0]->shape);
+  const DType t = v.out[0]->dtype;
+  auto load = [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+    std::vector<Expr> at;
+    size_t next_out = 0, next_reduce = 0;
+    for (size_t d = 0; d < in[0]->shape.size(); ++d) {
+      const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+      at.push_back(reduced ? r[next_reduce++] : i[next_out]);
+      if (!reduced || keep) ++next_out;
+    }
+    return expr::Load(in[0], at);
+  };
+  if (l.extents.empty()) {
+    return std::vector<Buffer>{b.Compute("reduce", t, spec, [&](const std::vector<Expr>& i) { return load(i, {}); })};
+  }
+  Buffer r = b.Reduce("reduce", t, spec, ReduceAxes(l.extents), s.reducer, load);
+  if (s.mean) {
+    const auto n = static_cast<double>(Product(l.extents));
+    r = b.Compute("mean", t, spec, [&](const std::vector<Expr>& i) { return expr::Load(r, i) / Const(t, n); });
+  }
+  return std::vector<Buffer>{r};
+}
+
+}  // namespace
+
+OpRecord Reduce(ReduceSpec spec) {
+  OpRecord r;
+  r.name = spec.name;
+  r.kind = FusionKind::kReduction;
+  r.input_names = {"x"};
+  r.types = spec.types;
+  r.attrs = {{"axes", AttrType::kInts, std::nullopt}, {"keepdims", AttrType::kInt, AttrValue(int64_t{1})}};
+  r.import = [since = spec.axes_input_since](ImportContext& c) { return ImportReduce(c, since); };
+  r.infer = InferReduce;
+  r.te = [spec](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) { return ReduceTe(spec, v, in, b); };
+  r.reference = [spec](const OpView& v, Inputs in, Outputs out, bool want_err) { return ReduceReference(spec, v, in, out, want_err); };
+  r.flops = [](const OpView& v) { return v.in[0]->num_elements(); };
+  r.is_identity = [](const OpView& v) { return v.attrs->Ints("axes").empty(); };
+  return r;
+}
+
+}  // namespace whet::ops

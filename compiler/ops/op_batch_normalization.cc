@@ -1,0 +1,85 @@
+#include <algorithm>
+
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+// Inference only. With constant parameters it is a scale and a shift per channel, which the batch-norm pass makes of it
+// or folds into the convolution in front.
+Status ImportBatchNorm(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(5, 5));
+  c.Ignore("consumed_inputs");
+  c.Ignore("momentum");
+  WHET_ASSIGN_OR_RETURN(int64_t is_test, c.TakeInt("is_test", c.opset < 7 ? 0 : 1));
+  WHET_ASSIGN_OR_RETURN(int64_t training, c.TakeInt("training_mode", 0));
+  WHET_ASSIGN_OR_RETURN(int64_t spatial, c.TakeInt("spatial", 1));
+  WHET_ASSIGN_OR_RETURN(double epsilon, c.TakeFloat("epsilon", 1e-5));
+  bool extra = false;
+  for (int i = 1; i < 5; ++i) extra |= c.Wanted(i);
+  if (is_test == 0 || training != 0 || extra) return Unimplemented("training mode is not supported");
+  if (spatial == 0) return Unimplemented("spatial=0 is not supported");
+  return c.Finish("BatchNormalization", c.inputs, {{"epsilon", epsilon}});
+}
+
+Status Infer(const OpView& v, std::vector<TensorType>* out) {
+  WHET_RETURN_IF_ERROR(SameTypes(v));
+  if (v.in[0]->rank() < 2) return InvalidArgument("input {} has no channels", v.in[0]->ToString());
+  for (int i = 1; i < 5; ++i) {
+    if (v.in[i]->shape != Shape{v.in[0]->shape[1]}) return InvalidArgument("parameter {} is {}, the input has {} channels", i, ShapeText(v.in[i]->shape), v.in[0]->shape[1]);
+  }
+  out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
+  return OkStatus();
+}
+
+StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+  const DType t = v.out[0]->dtype;
+  return std::vector<Buffer>{b.Compute("batch_norm", t, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+    auto p = [&](int k) { return expr::Load(in[k], {i[1]}); };
+    const Expr deviation = expr::Call(expr::Intrinsic::kSqrt, p(4) + Const(t, v.attrs->Float("epsilon")));
+    return (expr::Load(in[0], i) - p(3)) / deviation * p(1) + p(2);
+  })};
+}
+
+Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  const RefTensor& x = *in[0];
+  RefTensor& y = out[0];
+  const int64_t channels = x.shape[1], area = Product(x.shape, 2);
+  const double unit = Roundoff(y.dtype);
+  if (want_err) y.err.resize(y.value.size());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t c = i / std::max<int64_t>(area, 1) % channels;
+    const double k = in[1]->value[c] / std::sqrt(in[4]->value[c] + v.attrs->Float("epsilon"));
+    const double mean = in[3]->value[c], shift = in[2]->value[c];
+    y.value[i] = (x.value[i] - mean) * k + shift;
+    // Also right for x * k + (shift - mean * k), as folding computes it.
+    if (want_err) y.err[i] = std::fabs(k) * x.ErrAt(i) + 8 * unit * (std::fabs(k) * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const OpRecord& OpBatchNormalization() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "BatchNormalization";
+    r.kind = FusionKind::kBroadcast;
+    r.layout = LayoutRole::kFollows;
+    r.min_inputs = r.max_inputs = 5;
+    r.input_names = {"x", "scale", "shift", "mean", "variance"};
+    r.types = {DType::kF32, DType::kF64};
+    r.attrs = {{"epsilon", AttrType::kFloat, AttrValue(1e-5)}};
+    r.note = "inference only";
+    r.import = ImportBatchNorm;
+    r.infer = Infer;
+    r.te = Te;
+    r.reference = Reference;
+    r.flops = [](const OpView& v) { return 2 * v.out[0]->num_elements(); };
+    r.range = [](const OpView&, int input) { return input == 4 ? graph::InputRange{0.5, 1.5} : graph::InputRange{}; };
+    return r;
+  }();
+  return op;
+}
+
+}  // namespace whet::ops

@@ -1,0 +1,74 @@
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+DType To(const OpView& v) { return *ParseDType(v.attrs->Str("to")); }
+
+Status ImportCast(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
+  c.Ignore("saturate");  // concerns the 8-bit float types only, which are refused by name
+  // The importer hands element types over by name; operator sets before 6 name them themselves, in capitals.
+  WHET_ASSIGN_OR_RETURN(std::string to, c.TakeString("to", ""));
+  for (const auto& [name, type] : {std::pair{"FLOAT", "f32"}, {"DOUBLE", "f64"}, {"FLOAT16", "f16"}, {"INT32", "i32"}, {"INT64", "i64"},
+                                   {"INT8", "i8"}, {"UINT8", "u8"}, {"BOOL", "bool"}}) {
+    if (to == name) to = type;
+  }
+  return c.Finish("Cast", {c.inputs[0]}, {{"to", to}});
+}
+
+Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  const RefTensor& x = *in[0];
+  RefTensor& y = out[0];
+  const bool to_float = IsFloat(y.dtype), from_float = IsFloat(x.dtype);
+  const bool narrower = to_float && Roundoff(y.dtype) > (from_float ? Roundoff(x.dtype) : 0);
+  const bool err = want_err && (narrower || !x.err.empty());
+  if (err) y.err.resize(y.value.size());
+  for (size_t i = 0; i < y.value.size(); ++i) {
+    // Integers keep the low bits; a float out of range saturates (undefined in ONNX).
+    const double p = x.value[i];
+    y.value[i] = to_float ? p : from_float ? graph::RoundTo(y.dtype, p) : Wrap(y.dtype, p);
+    if (!err) continue;
+    const double e = x.ErrAt(static_cast<int64_t>(i));
+    // An inexact float may truncate to the neighbouring integer.
+    y.err[i] = to_float ? e + (narrower ? Roundoff(y.dtype) * std::fabs(p) : 0) : e > 0 ? 0x1.0p24 : 0;
+  }
+  return OkStatus();
+}
+
+Expr CastTe(DType to, const Expr& x) {
+  if (x->dtype == to) return x;
+  if (to == DType::kBool) return expr::Not(expr::Eq(x, Const(x->dtype, 0)));
+  if (x->dtype == DType::kBool) return expr::Select(x, Const(to, 1), Const(to, 0));
+  return expr::Cast(to, x);
+}
+
+}  // namespace
+
+const OpRecord& OpCast() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "Cast";
+    r.kind = FusionKind::kElementwise;
+    r.layout = LayoutRole::kFollows;
+    r.input_names = {"x"};
+    r.attrs = {{"to", AttrType::kString, std::nullopt}};
+    r.note = "no strings, no 8-bit floats";
+    r.import = ImportCast;
+    r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
+      WHET_ASSIGN_OR_RETURN(DType to, ParseDType(v.attrs->Str("to")));
+      out->push_back(TensorType::Of(to, v.in[0]->shape));
+      return OkStatus();
+    };
+    r.te = [](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+      return std::vector<Buffer>{b.Compute("cast", To(v), AxesOf(v.out[0]->shape),
+                                           [&](const std::vector<Expr>& i) { return CastTe(To(v), expr::Load(in[0], i)); })};
+    };
+    r.reference = Reference;
+    r.is_identity = [](const OpView& v) { return v.in[0]->dtype == To(v); };
+    return r;
+  }();
+  return op;
+}
+
+}  // namespace whet::ops

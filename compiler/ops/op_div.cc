@@ -1,0 +1,46 @@
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+// Integers divide towards zero; floor division does not, so the quotient of the magnitudes takes the sign. The divisor of
+// an integer division must not be 0: such an element has no defined result in ONNX either; here it is 0.
+Expr IntegerDiv(const Expr& a, const Expr& b) {
+  const DType t = a->dtype;
+  const Expr zero = Const(t, 0);
+  const Expr abs_a = expr::Max(a, zero - a);
+  const Expr abs_b = expr::Max(expr::Max(b, zero - b), Const(t, 1));
+  const Expr q = expr::FloorDiv(abs_a, abs_b);
+  const Expr differ = expr::Not(expr::Eq(expr::Lt(a, zero), expr::Lt(b, zero)));
+  return expr::Select(expr::Eq(b, zero), zero, expr::Select(differ, zero - q, q));
+}
+
+}  // namespace
+
+const OpRecord& OpDiv() {
+  static const OpRecord op = Binary({
+      .name = "Div",
+      .types = Numbers(),
+      .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
+        if (a->dtype == DType::kU8) return expr::FloorDiv(a, expr::Max(b, Const(a->dtype, 1)));
+        return IsFloat(a->dtype) ? a / b : IntegerDiv(a, b);
+      },
+      .value = [](const OpView& v, double a, double b) -> double {
+        if (IsFloat(v.out[0]->dtype)) return a / b;
+        if (b == 0) return v.out[0]->dtype == DType::kU8 ? a : 0;
+        return std::trunc(a / b);
+      },
+      .err = [](double a, double ea, double b, double eb, double y) -> double {
+        const double m = std::fabs(b);
+        return m > 0 ? (ea + std::fabs(y) * eb) / m : 0;
+      },
+      .ulp = 2,
+      .range = [](const OpView& v, int input) {
+        if (!IsFloat(v.in[0]->dtype)) return input == 1 ? graph::InputRange{1, 8} : graph::InputRange{0, 100};
+        return input == 1 ? graph::InputRange{0.5, 1.5} : graph::InputRange{};
+      },
+  });
+  return op;
+}
+
+}  // namespace whet::ops

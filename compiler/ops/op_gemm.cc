@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+// Without a C, and with C of any broadcastable shape. Operator sets before 7 say `broadcast`, which the shapes imply.
+Status ImportGemm(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(2, 3));
+  c.Ignore("broadcast");
+  WHET_ASSIGN_OR_RETURN(int64_t trans_a, c.TakeInt("transA", 0));
+  WHET_ASSIGN_OR_RETURN(int64_t trans_b, c.TakeInt("transB", 0));
+  WHET_ASSIGN_OR_RETURN(double alpha, c.TakeFloat("alpha", 1));
+  WHET_ASSIGN_OR_RETURN(double beta, c.TakeFloat("beta", 1));
+  if (!c.Has(2)) c.inputs.resize(2);
+  // Without a C, beta has no meaning: one form for all.
+  if (!c.Has(2)) beta = 1;
+  return c.Finish("Gemm", c.inputs, {{"transA", int64_t{trans_a != 0}}, {"transB", int64_t{trans_b != 0}}, {"alpha", alpha}, {"beta", beta}});
+}
+
+struct GemmShape {
+  int64_t m, n, k;
+  bool ta, tb;
+};
+
+StatusOr<GemmShape> ShapeOf(const OpView& v) {
+  const Shape &a = v.in[0]->shape, &b = v.in[1]->shape;
+  if (a.size() != 2 || b.size() != 2) return InvalidArgument("operands {} and {} must have two dimensions", ShapeText(a), ShapeText(b));
+  GemmShape s{0, 0, 0, v.attrs->Int("transA") != 0, v.attrs->Int("transB") != 0};
+  s.m = a[s.ta ? 1 : 0];
+  s.k = a[s.ta ? 0 : 1];
+  s.n = b[s.tb ? 0 : 1];
+  if (b[s.tb ? 1 : 0] != s.k) return InvalidArgument("inner extents {} and {} differ", s.k, b[s.tb ? 1 : 0]);
+  return s;
+}
+
+Status Infer(const OpView& v, std::vector<TensorType>* out) {
+  WHET_RETURN_IF_ERROR(SameTypes(v));
+  WHET_ASSIGN_OR_RETURN(GemmShape s, ShapeOf(v));
+  const Shape shape = {s.m, s.n};
+  if (v.in.size() > 2) {
+    WHET_ASSIGN_OR_RETURN(Shape both, Broadcast(v.in[2]->shape, shape));
+    if (both != shape) return InvalidArgument("C {} does not broadcast to {}", ShapeText(v.in[2]->shape), ShapeText(shape));
+  }
+  out->push_back(TensorType::Of(v.in[0]->dtype, shape));
+  return OkStatus();
+}
+
+// Stages: "matmul", then "scale" and "bias" where there is something to do.
+StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+  WHET_ASSIGN_OR_RETURN(const GemmShape s, ShapeOf(v));
+  const DType t = v.out[0]->dtype;
+  const te::AxisSpec axes = {{"m", s.m}, {"n", s.n}};
+  auto at = [](const Buffer& x, bool transposed, const Expr& row, const Expr& column) {
+    return transposed ? expr::Load(x, {column, row}) : expr::Load(x, {row, column});
+  };
+  Buffer y = b.Reduce("matmul", t, axes, {{"k", s.k}}, te::Reducer::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+    return at(in[0], s.ta, i[0], r[0]) * at(in[1], s.tb, r[0], i[1]);
+  });
+  const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta");
+  if (alpha != 1) y = b.Compute("scale", t, axes, [&](const std::vector<Expr>& i) { return expr::Load(y, i) * Const(t, alpha); });
+  if (in.size() > 2) {
+    y = b.Compute("bias", t, axes, [&](const std::vector<Expr>& i) {
+      const Expr c = LoadBroadcast(in[2], i);
+      return expr::Load(y, i) + (beta == 1 ? c : c * Const(t, beta));
+    });
+  }
+  return std::vector<Buffer>{y};
+}
+
+RefTensor Transposed(const RefTensor& x) {
+  RefTensor y{x.dtype, {x.shape[1], x.shape[0]}, std::vector<double>(x.value.size()), {}};
+  CopyStrided(x, {1, x.shape[1]}, 0, y, true);
+  return y;
+}
+
+Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  WHET_ASSIGN_OR_RETURN(const GemmShape s, ShapeOf(v));
+  RefTensor& y = out[0];
+  const RefTensor a = s.ta ? Transposed(*in[0]) : *in[0], b = s.tb ? Transposed(*in[1]) : *in[1];
+  const auto terms = static_cast<double>(s.k);
+  Bilinear(a, b, terms, y, want_err, [&](const double* p, const double* q, double* r) { MatMulAdd(s.m, s.n, s.k, p, q, r); });
+  const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta"), unit = Roundoff(y.dtype);
+  for (double& d : y.value) d *= alpha;
+  for (size_t i = 0; i < y.err.size(); ++i) y.err[i] = y.err[i] * std::fabs(alpha) + unit * std::fabs(y.value[i]);
+  if (in.size() > 2) {
+    ForEachStrided(y.shape, BroadcastStrides(in[2]->shape, y.shape), 0, [&](int64_t i, int64_t at) {
+      const double c = beta * in[2]->value[at];
+      y.value[i] += c;
+      if (!y.err.empty()) y.err[i] += std::fabs(beta) * in[2]->ErrAt(at) + unit * (terms + 1) * std::fabs(c) + unit * std::fabs(y.value[i]);
+    });
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const OpRecord& OpGemm() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "Gemm";
+    r.kind = FusionKind::kOutFusable;
+    r.min_inputs = 2;
+    r.max_inputs = 3;
+    r.input_names = {"a", "b", "c"};
+    r.types = {DType::kF32, DType::kF64};
+    r.attrs = {{"transA", AttrType::kInt, AttrValue(int64_t{0})},
+               {"transB", AttrType::kInt, AttrValue(int64_t{0})},
+               {"alpha", AttrType::kFloat, AttrValue(1.0)},
+               {"beta", AttrType::kFloat, AttrValue(1.0)}};
+    r.import = ImportGemm;
+    r.infer = Infer;
+    r.te = Te;
+    r.reference = Reference;
+    r.flops = [](const OpView& v) {
+      const int64_t k = v.in[0]->shape[v.attrs->Int("transA") != 0 ? 0 : 1];
+      return v.out[0]->num_elements() * (2 * k + (v.in.size() > 2 ? 1 : 0));
+    };
+    r.range = [](const OpView& v, int input) {
+      const int64_t k = v.in[0]->shape[v.attrs->Int("transA") != 0 ? 0 : 1];
+      const double s = input == 1 ? std::sqrt(3.0 / static_cast<double>(std::max<int64_t>(k, 1))) : 1;
+      return graph::InputRange{-s, s};
+    };
+    return r;
+  }();
+  return op;
+}
+
+}  // namespace whet::ops

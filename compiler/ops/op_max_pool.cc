@@ -1,0 +1,10 @@
+#include "compiler/ops/pool.h"
+
+namespace whet::ops {
+
+const OpRecord& OpMaxPool() {
+  static const OpRecord op = Pool("MaxPool", /*average=*/false);
+  return op;
+}
+
+}  // namespace whet::ops

@@ -1,0 +1,18 @@
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+
+const OpRecord& OpMul() {
+  static const OpRecord op = Binary({
+      .name = "Mul",
+      .types = Numbers(),
+      .commutative = true,
+      .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return a * b; },
+      .value = [](const OpView& v, double a, double b) -> double { return a * b; },
+      .err = [](double a, double ea, double b, double eb, double y) -> double { return std::fabs(a) * eb + std::fabs(b) * ea; },
+      .ulp = 1,
+  });
+  return op;
+}
+
+}  // namespace whet::ops

@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+// Before operator set 13 softmax runs over everything from `axis` on, as one axis.
+Status ImportSoftmax(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
+  WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", c.opset >= 13 ? -1 : 1));
+  const Shape x = c.type(0).shape;
+  const int64_t rank = c.type(0).rank();
+  if (c.opset >= 13 || axis == rank - 1 || axis == -1) {
+    WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
+    return c.Finish("Softmax", {c.inputs[0]}, {{"axis", axis}});
+  }
+  WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
+  const Shape flat = {Product(x, 0, static_cast<size_t>(axis)), Product(x, static_cast<size_t>(axis))};
+  WHET_ASSIGN_OR_RETURN(ValueId v, c.builder.Emit("Reshape", {c.inputs[0]}, {{"shape", flat}}));
+  WHET_ASSIGN_OR_RETURN(v, c.builder.Emit("Softmax", {v}, {{"axis", int64_t{1}}}));
+  return c.Finish("Reshape", {v}, {{"shape", x}});
+}
+
+Status Infer(const OpView& v, std::vector<TensorType>* out) {
+  const int64_t axis = v.attrs->Int("axis");
+  if (axis < 0 || axis >= v.in[0]->rank()) return InvalidArgument("axis {} is outside of rank {}", axis, v.in[0]->rank());
+  out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
+  return OkStatus();
+}
+
+// Stages: "max", "exp" of the difference, "sum", and the quotient.
+StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+  const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
+  const Shape& shape = v.out[0]->shape;
+  const DType t = v.out[0]->dtype;
+  Shape outer = shape;
+  outer.erase(outer.begin() + axis);
+  te::AxisSpec full = AxesOf(shape), rows;
+  for (size_t d = 0; d < full.size(); ++d) {
+    if (d != axis) rows.push_back(full[d]);
+  }
+  const te::AxisSpec along = {{"k", shape[axis]}};
+  auto with = [axis](std::vector<Expr> i, const Expr& k) {
+    i.insert(i.begin() + axis, k);
+    return i;
+  };
+  auto without = [axis](std::vector<Expr> i) {
+    i.erase(i.begin() + axis);
+    return i;
+  };
+  const Buffer top = b.Reduce("max", t, rows, along, te::Reducer::kMax, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(in[0], with(i, r[0])); });
+  const Buffer e = b.Compute("exp", t, full, [&](const std::vector<Expr>& i) {
+    return expr::Call(expr::Intrinsic::kExp, expr::Load(in[0], i) - expr::Load(top, without(i)));
+  });
+  const Buffer sum = b.Reduce("sum", t, rows, along, te::Reducer::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(e, with(i, r[0])); });
+  return std::vector<Buffer>{b.Compute("softmax", t, full, [&](const std::vector<Expr>& i) { return expr::Load(e, i) / expr::Load(sum, without(i)); })};
+}
+
+Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
+  const RefTensor& x = *in[0];
+  RefTensor& y = out[0];
+  const int64_t n = x.shape[axis], inner = Product(x.shape, axis + 1), outer = Product(x.shape, 0, axis);
+  if (want_err) y.err.resize(y.value.size());
+  const double unit = Roundoff(y.dtype);
+  for (int64_t row = 0; row < outer * inner; ++row) {
+    const int64_t base = row / inner * n * inner + row % inner;
+    double top = -HUGE_VAL, sum = 0, worst = 0;
+    for (int64_t k = 0; k < n; ++k) top = std::max(top, x.value[base + k * inner]);
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t at = base + k * inner;
+      y.value[at] = std::exp(x.value[at] - top);
+      sum += y.value[at];
+      worst = std::max(worst, x.ErrAt(at));
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t at = base + k * inner;
+      y.value[at] /= sum;
+      if (!want_err) continue;
+      // Relative: the rounding of x - max is |x - max| units in the exponent, then exp, the sum and the quotient; an
+      // uncertain input moves the element and the sum.
+      const double spread = std::fabs(x.value[at] - top);
+      y.err[at] = y.value[at] * (2 * worst + unit * (2 * spread + static_cast<double>(n) + 24));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const OpRecord& OpSoftmax() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "Softmax";
+    r.kind = FusionKind::kReduction;
+    r.input_names = {"x"};
+    r.types = Floats();
+    r.attrs = {{"axis", AttrType::kInt, std::nullopt}};
+    r.import = ImportSoftmax;
+    r.infer = Infer;
+    r.te = Te;
+    r.reference = Reference;
+    r.flops = [](const OpView& v) { return 14 * v.out[0]->num_elements(); };
+    return r;
+  }();
+  return op;
+}
+
+}  // namespace whet::ops

@@ -1,0 +1,17 @@
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+
+const OpRecord& OpSub() {
+  static const OpRecord op = Binary({
+      .name = "Sub",
+      .types = Numbers(),
+      .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return a - b; },
+      .value = [](const OpView& v, double a, double b) -> double { return a - b; },
+      .err = [](double a, double ea, double b, double eb, double y) -> double { return ea + eb; },
+      .ulp = 1,
+  });
+  return op;
+}
+
+}  // namespace whet::ops

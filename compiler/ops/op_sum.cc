@@ -1,0 +1,18 @@
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+
+// A chain of Add.
+const OpRecord& OpSum() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "Sum";
+    r.import = [](ImportContext& c) -> Status {
+      return ImportChain(c, "Add");
+    };
+    return r;
+  }();
+  return op;
+}
+
+}  // namespace whet::ops
