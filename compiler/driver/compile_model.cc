@@ -166,7 +166,6 @@ StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
   for (const graph::GraphOutput& o : m.graph.outputs) info.outputs.push_back(describe(o.name, o.value));
   info.tasks = DescribeTasks(m, records);
   info.nodes = m.file_nodes;
-  info.opset = m.opset;
   for (const graph::Value& v : m.graph.values) {
     if (v.constant) info.parameter_bytes += static_cast<int64_t>(v.constant->bytes().size());
   }

@@ -20,7 +20,7 @@ class ModelFlags {
   ModelOptions options;  // `model` is bound by the verb
 
  private:
-  std::vector<std::string> shapes_, bindings_;
+  std::vector<std::string> shapes_;
   int64_t threads_ = 1;
 };
 

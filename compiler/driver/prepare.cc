@@ -71,16 +71,17 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
 
 }  // namespace
 
+StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
+  onnx::ImportOptions import;
+  import.shapes = options.shapes;
+  return onnx::ImportFile(options.model, import);
+}
+
 StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
   PreparedModel m;
   WHET_ASSIGN_OR_RETURN(m.target, Target::Parse(options.target));
-  onnx::ImportOptions import;
-  import.shapes = options.shapes;
-  import.bindings = options.bindings;
-  WHET_ASSIGN_OR_RETURN(onnx::ImportedModel imported, onnx::ImportFile(options.model, import));
-  m.graph = std::move(imported.graph);
-  m.opset = imported.opset;
-  m.file_nodes = imported.nodes;
+  WHET_ASSIGN_OR_RETURN(m.graph, ImportModel(options));
+  m.file_nodes = static_cast<int64_t>(m.graph.nodes.size());
   WHET_RETURN_IF_ERROR(graph::RunPasses(m.graph).status());
   WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph));
   return m;

@@ -11,12 +11,13 @@ namespace whet::driver {
 
 struct PreparedModel {
   Target target;
-  int64_t opset = 0;
-  int64_t file_nodes = 0;
+  int64_t file_nodes = 0;  // after import, before the passes
   graph::Graph graph;  // after the passes
   fusion::Partition partition;
 };
 
+// As imported: no pass has run.
+StatusOr<graph::Graph> ImportModel(const ModelOptions& options);
 StatusOr<PreparedModel> PrepareModel(const ModelOptions& options);
 
 // The best record of each task, from a tuning log or a server, or why there is none.

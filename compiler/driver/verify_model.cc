@@ -6,7 +6,6 @@
 #include "compiler/driver/artifact_io.h"
 #include "compiler/driver/prepare.h"
 #include "compiler/graph/evaluate.h"
-#include "compiler/onnx/import.h"
 
 namespace whet::driver {
 namespace {
@@ -116,11 +115,7 @@ Status CompareLayers(const PreparedModel& m, const Model& model, const Buffers& 
 
 StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& options) {
   WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadArtifact(options.artifact));
-  onnx::ImportOptions import;
-  import.shapes = options.shapes;
-  import.bindings = options.bindings;
-  WHET_ASSIGN_OR_RETURN(onnx::ImportedModel imported, onnx::ImportFile(options.model, import));
-  const graph::Graph& g = imported.graph;
+  WHET_ASSIGN_OR_RETURN(const graph::Graph g, ImportModel(options));
   if (g.inputs.size() != model->inputs().size() || g.outputs.size() != model->outputs().size()) {
     return InvalidArgument("'{}' has {} inputs and {} outputs, '{}' {} and {}: not the same model", options.artifact, model->inputs().size(),
                            model->outputs().size(), options.model, g.inputs.size(), g.outputs.size());
