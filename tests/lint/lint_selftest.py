@@ -34,6 +34,8 @@ CASES = [
     ("paths", {"README.md": "See `compiler/te/*.py`.\n"}, "nothing matches"),
     ("sources", {"compiler/te/orphan.cc": "\n"}, "never built"),
     ("sources", {"compiler/ops/catalog.cc": "return {};\n"}, "OpRelu() is in no list"),
+    ("sources", {"compiler/ops/catalog.cc": "const OpRecord& OpRelu();\n"}, "OpRelu() is in no list"),
+    ("sources", {"compiler/ops/op_relu.cc": "\n"}, "defines no operator record"),
     ("workplace", {"compiler/te/te.h": "// from /wo" + "rk/main\n"}, "does not belong"),
     ("workplace", {"setup": "curl https://registry.np" + "mjs.org\n"}, "does not belong"),
     ("size", {"compiler/te/te.cc": "int a;\n" * 801}, "say in its first 15 lines"),

@@ -9,6 +9,7 @@ size       a file of more than 800 lines says why in its first 15 lines
 
 Each prints one line per finding, as FILE:LINE: what is wrong and what to do, and fails if there is one.
 """
+import fnmatch
 import os
 import re
 import subprocess
@@ -153,8 +154,9 @@ def check_paths(root):
 
 # ---- sources
 
-RECORD_FILE = re.compile(r"^(op|prim|rule|backend)_\w+\.cc$")
-RECORD = re.compile(r"^const [\w:]+& ((?:Op|Prim|Rule|Backend)[A-Z]\w*)\(\)\s*\{", re.M)
+RECORD_FILE = re.compile(r"^(op|prim|rule|backend|cmd)_\w+\.cc$")
+RECORD = re.compile(r"^const [\w:]+& ((?:Op|Prim|Rule|Backend|Verb)[A-Z]\w*|[A-Z]\w*Verb)\(\)\s*\{", re.M)
+DECLARATION = re.compile(r"^(extern )?const [\w:]+& \w+\(\);", re.M)
 
 
 def check_sources(root):
@@ -173,6 +175,9 @@ def check_sources(root):
                 found = re.search(r"(^|[\s(/\"])" + re.escape(relative) + r"($|[\s)\"])", text) is not None
                 # A list built from stems: foreach(x a b) ... ${x}.c
                 stem, suffix = os.path.splitext(relative)
+                globs = re.findall(r"file\(GLOB[^)]*?\)", text)
+                found = found or any(fnmatch.fnmatch(relative, p.replace("${CMAKE_CURRENT_SOURCE_DIR}/", ""))
+                                     for g in globs for p in g.strip(")").split()[2:])
                 found = found or (re.search(r"[\s(]" + re.escape(stem) + r"[\s)]", text) is not None
                                   and re.search(r"\$\{\w+\}" + re.escape(suffix), text) is not None)
                 break
@@ -181,14 +186,17 @@ def check_sources(root):
         if not found and name != "tests/fuzz/driver.cc":  # whet_fuzz adds that one
             yield f"{name}:1: not in the CMakeLists.txt of its folder, so it is never built"
 
+    texts = {s: DECLARATION.sub("", "\n".join(lines_of(root, s))) for s in sources}
     for name in sorted(sources):
         folder, base = os.path.split(name)
         if not RECORD_FILE.match(base):
             continue
-        text = "\n".join(lines_of(root, name))
-        for record in RECORD.findall(text):
+        records = RECORD.findall(texts[name])
+        if base.startswith("op_") and not records:
+            yield f"{name}:1: defines no operator record: `const OpRecord& OpName() {{`"
+        for record in records:
             uses = (s for s in sources if s != name and os.path.dirname(s) == folder)
-            if not any(re.search(rf"\b{record}\(\)", "\n".join(lines_of(root, s))) for s in uses):
+            if not any(re.search(rf"\b{record}\(\)", texts[s]) for s in uses):
                 yield f"{name}:1: {record}() is in no list of {folder}, so the catalog does not have it"
 
 
