@@ -155,8 +155,8 @@ def check_paths(root):
 # ---- sources
 
 RECORD_FILE = re.compile(r"^(op|prim|rule|backend|cmd)_\w+\.cc$")
-RECORD = re.compile(r"^const [\w:]+& ((?:Op|Prim|Rule|Backend|Verb)[A-Z]\w*|[A-Z]\w*Verb)\(\)\s*\{", re.M)
-DECLARATION = re.compile(r"^(extern )?const [\w:]+& \w+\(\);", re.M)
+RECORD = re.compile(r"^(?:const [\w:]+&|std::unique_ptr<[\w:]+>) ((?:Op|Prim|Rule|Backend|Make)[A-Z]\w*)\(\)\s*\{", re.M)
+DECLARATION = re.compile(r"^(const [\w:]+&|std::unique_ptr<[\w:]+>) \w+\(\);", re.M)
 
 
 def check_sources(root):
