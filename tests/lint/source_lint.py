@@ -196,7 +196,7 @@ def check_sources(root):
             yield f"{name}:1: defines no operator record: `const OpRecord& OpName() {{`"
         for record in records:
             uses = (s for s in sources if s != name and os.path.dirname(s) == folder)
-            if not any(re.search(rf"\b{record}\(\)", texts[s]) for s in uses):
+            if not any(re.search(rf"\b{record}\b", texts[s]) for s in uses):
                 yield f"{name}:1: {record}() is in no list of {folder}, so the catalog does not have it"
 
 
