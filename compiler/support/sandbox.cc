@@ -266,7 +266,7 @@ StatusOr<SandboxedChild> SandboxedChild::Start(const SandboxOptions& options, co
 }
 
 SandboxedChild::SandboxedChild(SandboxedChild&& other) noexcept
-    : init_(std::exchange(other.init_, -1)), status_fd_(std::exchange(other.status_fd_, -1)), bits_(other.bits_) {}
+    : init_(std::exchange(other.init_, -1)), candidate_(other.candidate_), status_fd_(std::exchange(other.status_fd_, -1)), bits_(other.bits_) {}
 
 SandboxedChild::~SandboxedChild() {
   KillAll();
@@ -296,6 +296,18 @@ std::optional<int> SandboxedChild::Finish(int64_t deadline_ns) {
   }
   KillAll();
   return result;
+}
+
+std::optional<int64_t> SandboxedChild::CpuNs() {
+  if (candidate_ <= 0) {
+    const StatusOr<std::string> children = ReadFile(fmt::format("/proc/{}/task/{}/children", init_, init_), 4096);
+    if (!children.ok()) return std::nullopt;
+    candidate_ = static_cast<pid_t>(strtol(children->c_str(), nullptr, 10));
+    if (candidate_ <= 0) return std::nullopt;
+  }
+  const StatusOr<std::string> stat = ReadFile(fmt::format("/proc/{}/schedstat", candidate_), 4096);
+  if (!stat.ok() || stat->empty()) return std::nullopt;
+  return strtoll(stat->c_str(), nullptr, 10);
 }
 
 uint32_t ProbeSandbox(bool filter_syscalls) {

@@ -54,6 +54,8 @@ class SandboxedChild {
   uint32_t bits() const { return bits_; }
   // Becomes readable when the candidate has ended.
   int status_fd() const { return status_fd_; }
+  // Time that the candidate's main thread has been on a processor; nothing where the system does not say.
+  std::optional<int64_t> CpuNs();
   // The candidate's wait status if it ends by the deadline, else nothing. Either way nothing is left of it on return.
   std::optional<int> Finish(int64_t deadline_ns);
 
@@ -62,6 +64,7 @@ class SandboxedChild {
   void KillAll();
 
   pid_t init_ = -1;
+  pid_t candidate_ = -1;  // as this process sees it; found when first needed
   int status_fd_ = -1;
   uint32_t bits_ = 0;
 };

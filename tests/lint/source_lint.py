@@ -155,8 +155,8 @@ def check_paths(root):
 # ---- sources
 
 RECORD_FILE = re.compile(r"^(op|prim|rule|backend|cmd)_\w+\.cc$")
-RECORD = re.compile(r"^const [\w:]+& ((?:Op|Prim|Rule|Backend|Verb)[A-Z]\w*|[A-Z]\w*Verb)\(\)\s*\{", re.M)
-DECLARATION = re.compile(r"^(extern )?const [\w:]+& \w+\(\);", re.M)
+RECORD = re.compile(r"^(?:const [\w:]+&|std::unique_ptr<[\w:]+>) ((?:Op|Prim|Rule|Backend|Make)[A-Z]\w*)\(\)\s*\{", re.M)
+DECLARATION = re.compile(r"^(const [\w:]+&|std::unique_ptr<[\w:]+>) \w+\(\);", re.M)
 
 
 def check_sources(root):
@@ -196,7 +196,7 @@ def check_sources(root):
             yield f"{name}:1: defines no operator record: `const OpRecord& OpName() {{`"
         for record in records:
             uses = (s for s in sources if s != name and os.path.dirname(s) == folder)
-            if not any(re.search(rf"\b{record}\(\)", texts[s]) for s in uses):
+            if not any(re.search(rf"\b{record}\b", texts[s]) for s in uses):
                 yield f"{name}:1: {record}() is in no list of {folder}, so the catalog does not have it"
 
 

@@ -213,7 +213,7 @@ class Session {
     result_.set_sandbox_bits(child->bits());
     result_.mutable_phases()->set_spawn_ns(MonotonicNs() - start_ns_);
     childs.Close();
-    Verdict verdict = Converse(control.fd);
+    Verdict verdict = Converse(control.fd, *child);
     // A verdict of ours ends the child at once; otherwise it ends by itself, and how it did may be the verdict.
     const bool over = verdict.kind != v1::FAILURE_OK || finished_;
     const std::optional<int> status = child->Finish(over ? MonotonicNs() + (finished_ ? kSecond : 0) : deadline_ns_);
@@ -237,7 +237,7 @@ class Session {
   }
 
   // The conversation of shared_page.h. kOk without finished_: the candidate ended in the middle.
-  Verdict Converse(int fd) {
+  Verdict Converse(int fd, SandboxedChild& child) {
     stage_ = "while it was loaded and checked";
     std::optional<char> byte = Receive(fd);
     if (byte == kFailed) return Failed();
@@ -255,13 +255,17 @@ class Session {
       if (byte == kFailed) return Failed();
       if (byte == kFinalReady && batch > 0) break;
       if (byte != kTimingReady || batch > 1) return Unfinished(byte);
+      Envelope envelope;
+      const std::optional<int64_t> cpu_begin = child.CpuNs();
       const int64_t begin = MonotonicNs();
       if (!SendGo(fd)) return {};
       byte = Receive(fd);
-      const int64_t envelope = MonotonicNs() - begin;
+      envelope.wall_ns = envelope.busy_ns = MonotonicNs() - begin;
       if (byte == kFailed) return Failed();
       if (byte != kTimed) return Unfinished(byte);
-      timing_ns += envelope;
+      const std::optional<int64_t> cpu_end = child.CpuNs();
+      if (cpu_begin && cpu_end) envelope.busy_ns = std::min(envelope.wall_ns, *cpu_end - *cpu_begin);
+      timing_ns += envelope.wall_ns;
       const Verdict v = batch == 0 ? TakeSamples(envelope) : TakePairs(envelope);
       if (v.kind != v1::FAILURE_OK) return v;
     }
@@ -303,27 +307,33 @@ class Session {
     return {};
   }
 
-  // Do `n` values, each the time per run of `runs` runs, fit into what our clock saw? `share` is the least part of it that
-  // timed runs take; a preemption between two of them is forgiven.
-  static bool Fits(const std::vector<double>& ns_per_run, int64_t runs, double share, int64_t envelope, double* sum) {
+  // What was seen of a batch from outside. Busy: the candidate's main thread was on a processor; on a crowded machine it
+  // may be off one for many milliseconds between two timed runs.
+  struct Envelope {
+    int64_t wall_ns = 0;
+    int64_t busy_ns = 0;
+  };
+
+  // Do these times per run of `runs` runs fit into what was seen? `share` is the least part of it that timed runs take.
+  static bool Fits(const std::vector<double>& ns_per_run, int64_t runs, double share, const Envelope& seen, double* sum) {
     if (runs < 1 || ns_per_run.empty()) return false;
     for (const double v : ns_per_run) {
       if (!std::isfinite(v) || v <= 0) return false;
       *sum += v * static_cast<double>(runs);
     }
-    const auto seen = static_cast<double>(envelope);
+    const auto busy = static_cast<double>(seen.busy_ns);
     const double untimed = 3 * *std::max_element(ns_per_run.begin(), ns_per_run.end()) * static_cast<double>(runs);
-    return *sum <= seen * 1.02 && *sum / share + untimed + std::max(2e6, seen * 0.1) >= seen;
+    return *sum <= static_cast<double>(seen.wall_ns) * 1.02 && *sum / share + untimed + std::max(1e6, busy * 0.1) >= busy;
   }
 
-  Verdict TakeSamples(int64_t envelope) {
+  Verdict TakeSamples(const Envelope& envelope) {
     const SharedPage& page = *job_.shared;
     const size_t n = std::min<size_t>(page.n_samples, kMaxTimingSamples);
     const std::vector<double> samples(page.samples_ns, page.samples_ns + n);
     const int64_t runs = page.runs_per_sample;
     double sum = 0;
     if (!Fits(samples, runs, 0.7, envelope, &sum)) {
-      return {v1::FAILURE_INVALID_TIMING, fmt::format("{} samples of {} runs add up to {:.0f} ns, but the clock outside saw {} ns", n, runs, sum, envelope)};
+      return {v1::FAILURE_INVALID_TIMING, fmt::format("{} samples of {} runs add up to {:.0f} ns, but {} ns were seen, {} of them busy", n, runs, sum, envelope.wall_ns, envelope.busy_ns)};
     }
     if (sum < static_cast<double>(job_.plan.min_measured_ns())) {
       return {v1::FAILURE_INVALID_TIMING, fmt::format("only {:.0f} ns were measured, {} are the least", sum, job_.plan.min_measured_ns())};
@@ -334,7 +344,7 @@ class Session {
     return {};
   }
 
-  Verdict TakePairs(int64_t envelope) {
+  Verdict TakePairs(const Envelope& envelope) {
     const SharedPage& page = *job_.shared;
     const size_t n = std::min<size_t>(page.n_pairs, kMaxPairs);
     const std::vector<double> candidate(page.pair_candidate_ns, page.pair_candidate_ns + n), baseline(page.pair_baseline_ns, page.pair_baseline_ns + n);
@@ -346,7 +356,7 @@ class Session {
       together.push_back(candidate[i] * static_cast<double>(page.pair_candidate_runs) + baseline[i] * static_cast<double>(page.pair_baseline_runs));
     }
     if (page.pair_candidate_runs < 1 || page.pair_baseline_runs < 1 || !Fits(together, 1, 0.4, envelope, &sum)) {
-      return {v1::FAILURE_INVALID_TIMING, fmt::format("{} pairs add up to {:.0f} ns, but the clock outside saw {} ns", n, sum, envelope)};
+      return {v1::FAILURE_INVALID_TIMING, fmt::format("{} pairs add up to {:.0f} ns, but {} ns were seen, {} of them busy", n, sum, envelope.wall_ns, envelope.busy_ns)};
     }
     std::vector<double> ratios;
     for (size_t i = 0; i < n; ++i) {

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""The `whet` command from outside: bad input is answered with its name, its bound and an exit code, for every verb.
+
+Needs WHET_BIN_DIR (the programs) and WHET_TEST_ARTIFACTS (hand-written artifacts). Models are made here, byte by byte.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ['WHET_BIN_DIR']
+ARTIFACTS = os.environ['WHET_TEST_ARTIFACTS']
+WHET = os.path.join(BIN, 'whet')
+
+
+# ---- ONNX models, written with the few parts of protobuf's wire format that they need ----
+
+def varint(value):
+    out = b''
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, payload):
+    if isinstance(payload, int):
+        return varint(number << 3) + varint(payload)
+    if isinstance(payload, str):
+        payload = payload.encode()
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def value_info(name, dims, elem_type=1):
+    shape = b''.join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in dims)
+    return field(1, name) + field(2, field(1, field(1, elem_type) + field(2, shape)))
+
+
+def node(op, inputs, outputs, name):
+    return b''.join(field(1, i) for i in inputs) + b''.join(field(2, o) for o in outputs) + field(3, name) + field(4, op)
+
+
+def model(nodes, inputs, outputs, opset=13):
+    graph = b''.join(field(1, n) for n in nodes) + field(2, 'g')
+    graph += b''.join(field(11, i) for i in inputs) + b''.join(field(12, o) for o in outputs)
+    return field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, opset))
+
+
+RELU = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', [1, 8])], [value_info('y', [1, 8])])
+SYMBOLIC = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', ['batch', 8])], [value_info('y', ['batch', 8])])
+UNSUPPORTED = model([node('FrobnicateAll', ['x'], ['y'], 'frob7')], [value_info('x', [1, 8])], [value_info('y', [1, 8])])
+
+
+def npy(path, dims, values, code='f', descr='<f4'):
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }" % (descr, ''.join('%d,' % d for d in dims))
+    header += ' ' * (63 - (10 + len(header)) % 64) + '\n'
+    with open(path, 'wb') as f:
+        f.write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header.encode() + struct.pack('<%d%s' % (len(values), code), *values))
+
+
+class CliTest(unittest.TestCase):
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix='whet-cli-')
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith('WHET_')}
+        self.env['XDG_STATE_HOME'] = os.path.join(self.dir, 'state')
+
+    def path(self, name, content=None):
+        p = os.path.join(self.dir, name)
+        if content is not None:
+            with open(p, 'wb') as f:
+                f.write(content)
+        return p
+
+    def run_whet(self, *args, env=None, program=WHET, **kwargs):
+        return subprocess.run([program, *args], cwd=self.dir, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=60, **kwargs)
+
+    def expect(self, code, fragments, *args, **kwargs):
+        """Runs; checks exit code and that standard error has every fragment and no stack of a crash."""
+        r = self.run_whet(*args, **kwargs)
+        self.assertEqual(r.returncode, code, '%s\nstdout: %s\nstderr: %s' % (args, r.stdout, r.stderr))
+        for fragment in [fragments] if isinstance(fragments, str) else fragments:
+            self.assertIn(fragment, r.stderr, args)
+        return r
+
+    # ---- names ----
+
+    def test_unknown_verbs_and_flags_list_what_exists(self):
+        self.expect(2, ["unknown verb 'bnech'", "did you mean 'bench'?", 'compile, tune, run, bench'], 'bnech')
+        self.expect(2, ["unknown flag '--thread'", "did you mean '--threads'?", '--profile'], 'bench', 'x.so', '--thread', '2')
+        self.expect(2, 'Usage', )
+        self.expect(2, 'ARTIFACT', 'bench')
+        self.expect(2, "THREADS", 'bench', 'x.so', env={'WHET_THREADS': 'many'})
+
+    def test_help_of_every_verb_has_examples(self):
+        top = self.run_whet('--help')
+        self.assertEqual(top.returncode, 0)
+        verbs = re.findall(r'^  ([a-z]+)  ', top.stdout, re.M)
+        self.assertGreaterEqual(len(verbs), 11, top.stdout)
+        for verb in verbs:
+            r = self.run_whet(verb, '--help')
+            self.assertEqual(r.returncode, 0, verb)
+            self.assertRegex(r.stdout, r'Examples:\n  whet ' + verb, verb)
+
+    def test_sources_of_flags_have_an_order(self):
+        config = self.path('c.toml', b'threads = 2\n[bench]\nruns = 30\n[tune]\ntrials = 5\n')
+        art = os.path.join(ARTIFACTS, 'prepack.so')
+
+        def threads(*args, env=None):
+            r = self.run_whet('bench', art, '--runs', '3', '--json', '-', *args, env=env)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            return json.loads(r.stdout)['threads']
+
+        self.assertEqual(threads(), 1)
+        self.assertEqual(threads('--config', config), 2)
+        self.assertEqual(threads('--config', config, env={'WHET_THREADS': '3'}), 3)
+        self.assertEqual(threads('--config', config, '--threads', '4', env={'WHET_THREADS': '3'}), 4)
+        dump = self.run_whet('bench', art, '--config', config, '--dump-config')
+        self.assertEqual(dump.returncode, 0, dump.stderr)
+        self.assertRegex(dump.stdout, r'runs = "?30')
+        self.expect(2, ['thraeds', 'threads'], 'bench', art, '--config', self.path('bad.toml', b'thraeds = 2\n'))
+        self.expect(2, 'line 1', 'bench', art, '--config', self.path('broken.toml', b'threads = = 2\n'))
+
+    # ---- artifacts ----
+
+    def test_run_checks_inputs_and_writes_outputs(self):
+        art = os.path.join(ARTIFACTS, 'phases.so')
+        npy(self.path('x.npy'), [100, 10], [float(i) for i in range(1000)])
+        npy(self.path('flat.npy'), [1000], [0.0] * 1000)
+        npy(self.path('ints.npy'), [100, 10], [0] * 1000, 'i', '<i4')
+        r = self.run_whet('run', art, '--input', 'x=x.npy', '--output-dir', 'out')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(sorted(os.listdir(self.path('out'))), ['scores_y_0.npy', 'sum.npy'])
+        self.expect(2, ["'x' f32 100x10 is missing"], 'run', art)
+        self.expect(2, ['has shape 1000', 'needs 100x10'], 'run', art, '--input', 'flat.npy')
+        self.expect(2, ['holds i32', 'needs f32'], 'run', art, '--input', 'ints.npy')
+        self.expect(2, ["no input 'z'"], 'run', art, '--input', 'z=x.npy')
+        self.expect(2, ['cut off'], 'run', art, '--input', self.path('cut.npy', open(self.path('x.npy'), 'rb').read()[:900]))
+        self.expect(2, ['cannot make the folder'], 'run', art, '--input', 'x.npy', '--output-dir', 'x.npy/out')
+
+    def test_files_that_are_no_artifacts(self):
+        whole = open(os.path.join(ARTIFACTS, 'phases.so'), 'rb').read()
+        for verb in ['run', 'bench']:
+            self.expect(2, ['No such file'], verb, 'absent.so')
+            self.expect(2, ['folder'], verb, self.dir)
+            self.expect(2, ['empty'], verb, self.path('empty.so', b''))
+            self.expect(2, ['not a whet artifact'], verb, self.path('cut.so', whole[:len(whole) // 2]))
+            self.expect(2, ['not a whet artifact'], verb, self.path('random.so', bytes(range(256)) * 16))
+            self.expect(2, ['interface version is 2'], verb, os.path.join(ARTIFACTS, 'bad_version.so'))
+            self.expect(2, ['quantum-tile'], verb, os.path.join(ARTIFACTS, 'bad_feature.so'))
+
+    def test_bench_reports_the_fields_that_scripts_rely_on(self):
+        art = os.path.join(ARTIFACTS, 'phases.so')
+        r = self.run_whet('bench', art, '--runs', '50', '--profile', '--json', '-')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(r.stdout)
+        self.assertEqual((j['runs'], j['threads']), (50, 1))
+        self.assertTrue(0 < j['min_ms'] <= j['median_ms'] <= j['p90_ms'])
+        self.assertEqual([t['name'] for t in j['tasks']], ['double', 'reverse+add', 'sum'])
+
+    def test_bench_waits_for_the_device_and_says_who_has_it(self):
+        art = os.path.join(ARTIFACTS, 'phases.so')
+        with subprocess.Popen([WHET, 'bench', art, '--runs', '100000000'], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as holder:
+            lock = os.path.join(self.dir, 'state', 'whet', 'device-0.lock')
+            self.wait_until(lambda: os.path.exists(lock) and 'pid' in open(lock).read())
+            r = self.expect(3, ['the device is busy', '--wait'], 'bench', art, '--runs', '3', '--wait', '0')
+            self.assertIn(str(holder.pid), r.stderr)
+            holder.send_signal(signal.SIGINT)
+            out, err = holder.communicate(timeout=20)
+            self.assertEqual(holder.returncode, 130, err)
+            self.assertIn('median', out)  # what was measured by then
+
+    def wait_until(self, condition):
+        end = time.monotonic() + 20
+        while not condition():
+            self.assertLess(time.monotonic(), end, 'waited for 20 s')
+            time.sleep(0.01)
+
+    def test_serving_blocks_answers_each_line(self):
+        r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run 3\nrun 5\n', capture_output=True, text=True, timeout=60)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        lines = r.stdout.split()
+        self.assertEqual(lines[0], 'ready')
+        self.assertTrue(all(float(v) >= 0 for v in lines[1:]) and len(lines) == 3, lines)
+        r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run zero\n', capture_output=True, text=True, timeout=60)
+        self.assertEqual(r.returncode, 2)
+
+    def test_inspect_shows_an_artifact(self):
+        j = json.loads(self.run_whet('inspect', os.path.join(ARTIFACTS, 'phases.so'), '--json', '-').stdout)
+        self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [100, 10]}])
+        self.assertEqual(len(j['tasks']), 3)
+
+    def test_pictures_need_to_be_told_how(self):
+        art = os.path.join(ARTIFACTS, 'phases.so')
+        png = self.path('p.png', b'\x89PNG\r\n\x1a\n' + b'\0' * 40)
+        self.expect(2, ['is a picture', '--preprocess'], 'run', art, '--input', png)
+        self.expect(2, ['p.png'], 'run', art, '--input', png, '--preprocess', 'range=0,1')
+        self.expect(2, ["'size=3' is not one of crop="], 'run', art, '--input', png, '--preprocess', 'size=3')
+
+    def test_unwritable_json(self):
+        self.expect(2, ['cannot write'], 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--runs', '3', '--json', 'no/such/folder.json')
+
+    # ---- models ----
+
+    def test_files_that_are_no_models(self):
+        random = self.path('random.onnx', bytes((i * 37 + i * i // 7) % 256 for i in range(3000)))
+        for verb, extra in [('inspect', []), ('compile', ['-o', 'out.so']), ('tune', ['--dry-run'])]:
+            self.expect(2, ['absent.onnx'], verb, 'absent.onnx', *extra)
+            self.expect(2, ['empty.onnx'], verb, self.path('empty.onnx', b''), *extra)
+            self.expect(2, [self.dir], verb, self.dir, *extra)
+            self.expect(2, ['random.onnx'], verb, random, *extra)
+            self.expect(2, ['cut.onnx'], verb, self.path('cut.onnx', RELU[:len(RELU) // 2]), *extra)
+            self.expect(2, ['FrobnicateAll', 'frob7'], verb, self.path('op.onnx', UNSUPPORTED), *extra)
+            self.expect(2, ["'x'", 'batch', '--shape'], verb, self.path('sym.onnx', SYMBOLIC), *extra)
+            self.expect(2, ['--shape', 'x=1,3,224,224'], verb, self.path('relu.onnx', RELU), '--shape', 'x', *extra)
+        self.assertFalse(os.path.exists(self.path('out.so')))
+
+    def test_a_model_compiles_runs_and_agrees_with_its_reference(self):
+        relu = self.path('relu.onnx', RELU)
+        r = self.run_whet('compile', relu, '-o', 'relu.so', '--json', '-')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(r.stdout)
+        self.assertEqual(j['tuned'], 0)
+        self.assertGreater(j['peak_bytes'], 0)
+        npy(self.path('x.npy'), [1, 8], [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0])
+        r = self.run_whet('run', 'relu.so', '--input', 'x.npy', '--output-dir', 'out')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(struct.unpack('<8f', open(self.path('out/y.npy'), 'rb').read()[-32:]), (0, 2, 0, 4, 0, 6, 0, 8))
+        self.assertEqual(self.run_whet('verify', 'relu.so', relu).returncode, 0)
+        self.assertEqual(self.run_whet('compile', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8', '-o', 'sym.so').returncode, 0)
+        self.assertEqual(json.loads(self.run_whet('inspect', 'sym.so', '--json', '-').stdout)['inputs'][0]['shape'], [3, 8])
+        self.expect(2, ['no/such/out.so'], 'compile', relu, '-o', 'no/such/out.so')
+        self.expect(2, ['-o FILE is missing'], 'compile', relu)
+        self.expect(2, ['avx9000'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=x86_64 -mattr=+avx9000')
+        self.expect(2, ['arch'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=z80')
+
+    # ---- logs ----
+
+    def test_corrupt_and_foreign_logs(self):
+        self.expect(2, ['absent.db'], 'log', 'best', '--db', 'absent.db')
+        self.expect(2, ['text.db'], 'log', 'best', '--db', self.path('text.db', b'hello world ' * 100))
+        self.expect(2, ['best', 'stats', 'export'], 'log', 'frobnicate')
+        relu = self.path('relu.onnx', RELU)
+        self.expect(2, ['text.db'], 'compile', relu, '--db', 'text.db', '-o', 'r.so')
+        self.expect(2, ['cannot write'], 'log', 'export', 'no/such/dir.jsonl', '--db', self.made_log())
+
+    def made_log(self):
+        """An empty tuning log: importing nothing makes one."""
+        empty = b'{"kind":"whet-log","version":1,"log_id":"%s","generation":"%s"}\n{"kind":"end","rows":0}\n' % (b'a' * 32, b'b' * 32)
+        r = self.run_whet('log', 'import', self.path('empty.jsonl', empty), '--db', 'made.db')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return 'made.db'
+
+    def test_an_empty_log_answers_every_action(self):
+        db = self.made_log()
+        for action in ['best', 'stats', 'check']:
+            r = self.run_whet('log', action, '--db', db, '--json', '-')
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIsInstance(json.loads(r.stdout), dict)
+        self.assertIn('"kind":"end"', self.run_whet('log', 'export', '-', '--db', db).stdout)
+        self.assertEqual(json.loads(self.run_whet('inspect', db, '--json', '-').stdout)['kind'], 'log')
+
+    # ---- servers ----
+
+    def test_servers_that_do_not_answer_within_five_seconds(self):
+        relu = self.path('relu.onnx', RELU)
+        with socket.socket() as closed:  # bound, never listening: connections are refused
+            closed.bind(('127.0.0.1', 0))
+            address = '127.0.0.1:%d' % closed.getsockname()[1]
+            begin = time.monotonic()
+            commands = [('devices', '--tracker', address), ('jobs', '--server', address), ('tune', relu, '--server', address, '--key', 'k')]
+            running = [subprocess.Popen([WHET, *c], env=self.env, cwd=self.dir, stderr=subprocess.PIPE, text=True) for c in commands]
+            for command, process in zip(commands, running):
+                _, err = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 3, (command, err))
+                self.assertIn(address, err)
+            self.assertLess(time.monotonic() - begin, 5)
+        self.expect(2, ["'nonsense' is not HOST:PORT"], 'devices', '--tracker', 'nonsense')
+        self.expect(2, ['one of --tracker', '--server'], 'devices')
+
+    def test_flags_that_exclude_each_other(self):
+        relu = self.path('relu.onnx', RELU)
+        self.expect(2, ['--db and --server exclude'], 'tune', relu, '--db', 'a.db', '--server', '127.0.0.1:1')
+        self.expect(2, ['--server needs --key'], 'tune', relu, '--server', '127.0.0.1:1')
+        self.expect(2, ['--key', 'without --server'], 'tune', relu, '--key', 'rpi4')
+        self.expect(2, ["--time 'soon'"], 'tune', relu, '--time', 'soon')
+        self.expect(2, ["--tasks '('"], 'tune', relu, '--tasks', '(')
+        self.expect(2, ["--tasks 'nothing-like-it'"], 'tune', relu, '--tasks', 'nothing-like-it')
+
+    def test_a_local_server_that_does_not_start_is_shown_with_its_last_words(self):
+        """A copy of the command beside programs that fail."""
+        for name, script in [('tuner-server', '#!/bin/sh\necho the disk is on fire >&2\nexit 1\n'), ('rpc-worker', '#!/bin/sh\nexit 0\n')]:
+            p = self.path(name, script.encode())
+            os.chmod(p, stat.S_IRWXU)
+        copy = self.path('whet')
+        shutil.copy(WHET, copy)
+        self.expect(3, ['tuner-server ended at once', 'the disk is on fire'], 'tune', self.path('relu.onnx', RELU), '--db', 't.db', '--trials', '1', program=copy)
+
+    def test_doctor_reports_and_fails_where_programs_are_missing(self):
+        r = self.run_whet('doctor', '--json', '-')
+        self.assertEqual(r.returncode, 0, r.stdout)
+        what = {f['what']: f for f in json.loads(r.stdout)['findings']}
+        self.assertEqual(what['whet-builder']['level'], 'ok')
+        copy = self.path('whet')
+        shutil.copy(WHET, copy)
+        alone = self.run_whet('doctor', program=copy)
+        self.assertEqual(alone.returncode, 1)
+        self.assertIn('FAIL  whet-builder', alone.stdout)
+
+
+if __name__ == '__main__':
+    unittest.main(verbosity=2)
