@@ -18,6 +18,7 @@ namespace whet::driver {
 struct ModelOptions {
   std::string model;                                   // path of an ONNX file
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1,3,224,224, by input
+  std::map<std::string, int64_t> bindings;             // --bind NAME=VALUE, by symbolic dimension
   std::string target = "host";                         // or target text
   int threads = 1;                                     // records are looked up for this number of threads
   std::string db;                                      // tuning log; empty: none
@@ -63,6 +64,7 @@ struct ModelInfo {
   std::vector<ValueInfo> inputs, outputs;  // after specialisation
   std::vector<TaskInfo> tasks;             // distinct, in order of first use
   int64_t nodes = 0;                       // of the file
+  int64_t opset = 0;
   int64_t parameter_bytes = 0;
   int64_t flops = 0;                       // of one inference
 };

@@ -35,6 +35,7 @@ Status ParseShape(const std::string& text, std::map<std::string, std::vector<int
 
 void ModelFlags::Declare(Flags& flags) {
   flags.Add("--shape", &shapes_, "shape of an input with symbolic dimensions; may be repeated, once per input").Value("NAME=D,D,...");
+  flags.Add("--bind", &bindings_, "value of a symbolic dimension, wherever it appears").Value("NAME=VALUE");
   flags.Add("--target", &options.target, "what to compile for: 'host', or target text as `whet doctor` prints it").Value("TARGET");
   flags.Add("--threads", &threads_, "the number of threads that records are looked up and measured for").Range(1, 1024);
   flags.Add("--db", &options.db, "tuning log").Value("FILE");
@@ -44,7 +45,16 @@ void ModelFlags::Declare(Flags& flags) {
 Status ModelFlags::Resolve() {
   if (!options.db.empty() && !options.server.empty()) return InvalidArgument("--db and --server exclude each other: a server has its own log");
   options.shapes.clear();
+  options.bindings.clear();
   for (const std::string& s : shapes_) WHET_RETURN_IF_ERROR(ParseShape(s, &options.shapes));
+  for (const std::string& b : bindings_) {
+    const size_t eq = b.rfind('=');
+    int64_t v = 0;
+    if (eq == std::string::npos || eq == 0 || !ParseInteger(std::string_view(b).substr(eq + 1), 1, &v)) {
+      return InvalidArgument("--bind '{}' is not NAME=VALUE with a value from 1; write for example --bind batch=1", b);
+    }
+    if (!options.bindings.emplace(b.substr(0, eq), v).second) return InvalidArgument("--bind names '{}' twice", b.substr(0, eq));
+  }
   options.threads = static_cast<int>(threads_);
   return OkStatus();
 }
