@@ -152,6 +152,15 @@ def cmake_packages(build):
                     yield os.path.join(match[2], sorted(configs)[0])
 
 
+def found_files(build):
+    """Files and programs that CMake looked for and found; its own entries are the tools of build.ninja."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        for line in file:
+            match = re.match(r"(?!CMAKE_)[\w.+-]+:FILEPATH=(/.+)$", line.strip())
+            if match and os.path.isfile(match[1]):
+                yield match[1]
+
+
 def loaded_libraries(build):
     programs = []
     for folder in ("bin", "tests", "libexec"):
@@ -265,7 +274,7 @@ def main():
 
     ci = {"build", "test", "ci"}
     # ccache and mold serve the build where they are present.
-    report("build tool", tools, allow(ci), ci, findings)
+    report("build tool", tools | {f for f in found_files(build) if outside(f, root, build)}, allow(ci), ci, findings)
     groups = [({"build", "test", "demo"}, ["setup", ".ci/lib.sh", ".ci/assets.sh"])]
     if all(p in installed.depends for p in sections["ci"]):
         groups.append((ci, [".ci/run", ".ci/fresh", ".ci/lib.sh"]))
