@@ -27,15 +27,19 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   }
 }
 
-StatusOr<std::vector<double>> Numbers(const std::string& part, const std::string& value, size_t least, size_t most) {
+StatusOr<std::vector<double>> Numbers(const std::string& part, const std::string& value,
+                                      size_t least, size_t most) {
   std::vector<double> out;
   for (const std::string& n : Split(value, ',')) {
     double v = 0;
     const auto [end, failed] = std::from_chars(n.data(), n.data() + n.size(), v);
-    if (failed != std::errc() || end != n.data() + n.size()) return InvalidArgument("--preprocess: '{}' in '{}' is not a number", n, part);
+    if (failed != std::errc() || end != n.data() + n.size())
+      return InvalidArgument("--preprocess: '{}' in '{}' is not a number", n, part);
     out.push_back(v);
   }
-  if (out.size() < least || out.size() > most) return InvalidArgument("--preprocess: '{}' has {} numbers, expected {}", part, out.size(), most);
+  if (out.size() < least || out.size() > most)
+    return InvalidArgument("--preprocess: '{}' has {} numbers, expected {}", part, out.size(),
+                           most);
   return out;
 }
 
@@ -63,8 +67,11 @@ StatusOr<std::string> Encode(const std::vector<float>& values, const whet_tensor
         std::memcpy(at, &h, 2);
         break;
       }
-      case WHET_U8: *at = static_cast<char>(static_cast<uint8_t>(std::clamp(v + 0.5f, 0.0f, 255.0f))); break;
-      default: return InvalidArgument("a picture cannot become an input of type {}", DTypeName(t.dtype));
+      case WHET_U8:
+        *at = static_cast<char>(static_cast<uint8_t>(std::clamp(v + 0.5f, 0.0f, 255.0f)));
+        break;
+      default:
+        return InvalidArgument("a picture cannot become an input of type {}", DTypeName(t.dtype));
     }
     at += DTypeBytes(t.dtype);
   }
@@ -73,24 +80,32 @@ StatusOr<std::string> Encode(const std::vector<float>& values, const whet_tensor
 
 Status FillFromNpy(const std::string& path, const whet_tensor& t, void* out) {
   NpyArray a;
-  if (const std::string wrong = ReadNpy(path, &a); !wrong.empty()) return InvalidArgument("{}", wrong);
+  if (const std::string wrong = ReadNpy(path, &a); !wrong.empty())
+    return InvalidArgument("{}", wrong);
   if (a.shape != Shape(t)) {
-    return InvalidArgument("'{}' has shape {}; input '{}' needs {}", path, ShapeText(a.shape), t.name, ShapeText(Shape(t)));
+    return InvalidArgument("'{}' has shape {}; input '{}' needs {}", path, ShapeText(a.shape),
+                           t.name, ShapeText(Shape(t)));
   }
   if (t.dtype == WHET_BF16 && a.dtype == WHET_F32) {
     const auto* f = reinterpret_cast<const float*>(a.bytes.data());
     for (uint64_t i = 0; i < t.bytes / 2; ++i) static_cast<uint16_t*>(out)[i] = F32ToBF16(f[i]);
     return OkStatus();
   }
-  if (a.dtype != t.dtype) return InvalidArgument("'{}' holds {}; input '{}' needs {}", path, DTypeName(a.dtype), t.name, DTypeName(t.dtype));
+  if (a.dtype != t.dtype)
+    return InvalidArgument("'{}' holds {}; input '{}' needs {}", path, DTypeName(a.dtype), t.name,
+                           DTypeName(t.dtype));
   std::memcpy(out, a.bytes.data(), a.bytes.size());
   return OkStatus();
 }
 
-Status FillFromFile(const std::string& path, const std::string& preprocess, const whet_tensor& t, void* out) {
+Status FillFromFile(const std::string& path, const std::string& preprocess, const whet_tensor& t,
+                    void* out) {
   if (!LooksLikeImage(path)) return FillFromNpy(path, t, out);
   if (preprocess.empty()) {
-    return InvalidArgument("'{}' is a picture; say how it becomes input '{}' with --preprocess, for example --preprocess 'range=-1,1'", path, t.name);
+    return InvalidArgument(
+        "'{}' is a picture; say how it becomes input '{}' with --preprocess, for example "
+        "--preprocess 'range=-1,1'",
+        path, t.name);
   }
   WHET_ASSIGN_OR_RETURN(const Preprocess how, ParsePreprocess(preprocess));
   WHET_ASSIGN_OR_RETURN(const Image picture, ReadImage(path));
@@ -118,31 +133,41 @@ std::string InputList(const Model& model) {
   return Join(all);
 }
 
-// The input that a --input argument means, and its file. An input's name may contain '=': the longest name wins.
+// The input that a --input argument means, and its file. An input's name may contain '=': the
+// longest name wins.
 StatusOr<std::pair<size_t, std::string>> ResolveInput(const Model& model, const std::string& spec) {
   const auto inputs = model.inputs();
   std::optional<size_t> found;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string name = inputs[i].name;
-    const bool fits = spec.size() > name.size() && spec.compare(0, name.size(), name) == 0 && spec[name.size()] == '=';
+    const bool fits = spec.size() > name.size() && spec.compare(0, name.size(), name) == 0 &&
+                      spec[name.size()] == '=';
     if (fits && (!found || name.size() > std::strlen(inputs[*found].name))) found = i;
   }
   if (found) return std::pair(*found, spec.substr(std::strlen(inputs[*found].name) + 1));
   const size_t eq = spec.find('=');
-  if (inputs.size() == 1 && (eq == std::string::npos || std::filesystem::exists(spec))) return std::pair(size_t{0}, spec);
-  if (eq == std::string::npos) return InvalidArgument("--input '{}' names no input; the model has {}: write NAME=FILE", spec, InputList(model));
-  return InvalidArgument("--input '{}': the model has no input '{}'; it has {}", spec, spec.substr(0, eq), InputList(model));
+  if (inputs.size() == 1 && (eq == std::string::npos || std::filesystem::exists(spec)))
+    return std::pair(size_t{0}, spec);
+  if (eq == std::string::npos)
+    return InvalidArgument("--input '{}' names no input; the model has {}: write NAME=FILE", spec,
+                           InputList(model));
+  return InvalidArgument("--input '{}': the model has no input '{}'; it has {}", spec,
+                         spec.substr(0, eq), InputList(model));
 }
 
 }  // namespace
 
-std::string Describe(const whet_tensor& t) { return fmt::format("'{}' {} {}", t.name, DTypeName(t.dtype), ShapeText(Shape(t))); }
+std::string Describe(const whet_tensor& t) {
+  return fmt::format("'{}' {} {}", t.name, DTypeName(t.dtype), ShapeText(Shape(t)));
+}
 
 StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path) {
   std::string error;
   auto model = Model::Load(path, &error);
   if (!model) return InvalidArgument("{}", error);
-  if (!model->parameters().empty()) return InvalidArgument("'{}' is a tuning candidate without weights, not a compiled model", path);
+  if (!model->parameters().empty())
+    return InvalidArgument("'{}' is a tuning candidate without weights, not a compiled model",
+                           path);
   return model;
 }
 
@@ -170,40 +195,49 @@ StatusOr<Preprocess> ParsePreprocess(const std::string& text) {
       WHET_ASSIGN_OR_RETURN(p.mean, Numbers(part, value, 3, 3));
     } else if (key == "std") {
       WHET_ASSIGN_OR_RETURN(p.deviation, Numbers(part, value, 3, 3));
-      if (std::count(p.deviation.begin(), p.deviation.end(), 0.0) > 0) return InvalidArgument("--preprocess: '{}' divides by zero", part);
+      if (std::count(p.deviation.begin(), p.deviation.end(), 0.0) > 0)
+        return InvalidArgument("--preprocess: '{}' divides by zero", part);
     } else if (key == "channels" && (value == "rgb" || value == "bgr")) {
       p.bgr = value == "bgr";
     } else if (key == "layout" && (value == "nhwc" || value == "nchw")) {
       p.layout = value;
     } else {
       return InvalidArgument(
-          "--preprocess: '{}' is not one of crop=X,Y,W,H, range=LO,HI, mean=R,G,B, std=R,G,B, channels=rgb|bgr, layout=nhwc|nchw", part);
+          "--preprocess: '{}' is not one of crop=X,Y,W,H, range=LO,HI, mean=R,G,B, std=R,G,B, "
+          "channels=rgb|bgr, layout=nhwc|nchw",
+          part);
     }
   }
   return p;
 }
 
-StatusOr<std::string> PictureToTensor(const Image& picture, const Preprocess& how, const whet_tensor& t) {
+StatusOr<std::string> PictureToTensor(const Image& picture, const Preprocess& how,
+                                      const whet_tensor& t) {
   const std::vector<int64_t> s = Shape(t);
   const bool nhwc = how.layout.empty() ? s.size() == 4 && s[3] == 3 : how.layout == "nhwc";
   if (s.size() != 4 || s[0] != 1 || s[nhwc ? 3 : 1] != 3) {
-    return InvalidArgument("input {} is not one picture of three channels (1xHxWx3 or 1x3xHxW)", Describe(t));
+    return InvalidArgument("input {} is not one picture of three channels (1xHxWx3 or 1x3xHxW)",
+                           Describe(t));
   }
   const int64_t height = s[nhwc ? 1 : 2], width = s[nhwc ? 2 : 3];
-  if (height < 1 || width < 1 || height > 16384 || width > 16384) return InvalidArgument("input {} has no picture's size", Describe(t));
+  if (height < 1 || width < 1 || height > 16384 || width > 16384)
+    return InvalidArgument("input {} has no picture's size", Describe(t));
   Image image = picture;
   if (how.crop) {
-    WHET_ASSIGN_OR_RETURN(image, Crop(picture, (*how.crop)[0], (*how.crop)[1], (*how.crop)[2], (*how.crop)[3]));
+    WHET_ASSIGN_OR_RETURN(
+        image, Crop(picture, (*how.crop)[0], (*how.crop)[1], (*how.crop)[2], (*how.crop)[3]));
   }
   image = Resize(image, static_cast<int>(width), static_cast<int>(height));
   std::vector<float> values(image.rgb.size());
   const auto scale = static_cast<float>(255.0 / (how.high - how.low == 0 ? 1 : how.high - how.low));
   for (int64_t pixel = 0; pixel < height * width; ++pixel) {
     for (int64_t c = 0; c < 3; ++c) {
-      const auto v = static_cast<float>(image.rgb[static_cast<size_t>(pixel * 3 + (how.bgr ? 2 - c : c))]);
+      const auto v =
+          static_cast<float>(image.rgb[static_cast<size_t>(pixel * 3 + (how.bgr ? 2 - c : c))]);
       float x = v / scale + static_cast<float>(how.low);
       if (!how.mean.empty() || !how.deviation.empty()) {
-        const double mean = how.mean.empty() ? 0 : how.mean[static_cast<size_t>(c)], deviation = how.deviation.empty() ? 1 : how.deviation[static_cast<size_t>(c)];
+        const double mean = how.mean.empty() ? 0 : how.mean[static_cast<size_t>(c)],
+                     deviation = how.deviation.empty() ? 1 : how.deviation[static_cast<size_t>(c)];
         x = static_cast<float>((v / 255.0 - mean) / deviation);
       }
       values[static_cast<size_t>(nhwc ? pixel * 3 + c : c * height * width + pixel)] = x;
@@ -215,18 +249,22 @@ StatusOr<std::string> PictureToTensor(const Image& picture, const Preprocess& ho
 void AlignedBytes::Free::operator()(void* p) const { std::free(p); }
 
 AlignedBytes::AlignedBytes(uint64_t bytes) : size_(bytes) {
-  const uint64_t rounded = std::max<uint64_t>((bytes + WHET_ALIGNMENT - 1) / WHET_ALIGNMENT * WHET_ALIGNMENT, WHET_ALIGNMENT);
+  const uint64_t rounded = std::max<uint64_t>(
+      (bytes + WHET_ALIGNMENT - 1) / WHET_ALIGNMENT * WHET_ALIGNMENT, WHET_ALIGNMENT);
   memory_.reset(std::aligned_alloc(WHET_ALIGNMENT, rounded));
   WHET_CHECK(memory_ != nullptr, "no memory for {} bytes", rounded);
   std::memset(memory_.get(), 0, rounded);
 }
 
 Buffers::Buffers(const Model& model) {
-  for (const whet_tensor& t : model.inputs()) inputs_.push_back(memory_.emplace_back(t.bytes).data());
-  for (const whet_tensor& t : model.outputs()) outputs_.push_back(memory_.emplace_back(t.bytes).data());
+  for (const whet_tensor& t : model.inputs())
+    inputs_.push_back(memory_.emplace_back(t.bytes).data());
+  for (const whet_tensor& t : model.outputs())
+    outputs_.push_back(memory_.emplace_back(t.bytes).data());
 }
 
-Status FillInputs(const Model& model, const std::vector<std::string>& specs, const std::string& preprocess, MissingInputs missing, Buffers* buffers) {
+Status FillInputs(const Model& model, const std::vector<std::string>& specs,
+                  const std::string& preprocess, MissingInputs missing, Buffers* buffers) {
   const auto inputs = model.inputs();
   std::vector<bool> given(inputs.size());
   for (const std::string& spec : specs) {
@@ -239,17 +277,21 @@ Status FillInputs(const Model& model, const std::vector<std::string>& specs, con
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (given[i]) continue;
     if (missing == MissingInputs::kError) {
-      return InvalidArgument("input {} is missing; give it with --input {}=FILE.npy", Describe(inputs[i]), inputs[i].name);
+      return InvalidArgument("input {} is missing; give it with --input {}=FILE.npy",
+                             Describe(inputs[i]), inputs[i].name);
     }
     FillRandom(i, inputs[i], buffers->input(i));
   }
   return OkStatus();
 }
 
-StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers, const std::string& folder) {
+StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,
+                                                const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::is_directory(folder)) return InvalidArgument("cannot make the folder '{}': {}", folder, error ? error.message() : "a file is in the way");
+  if (!std::filesystem::is_directory(folder))
+    return InvalidArgument("cannot make the folder '{}': {}", folder,
+                           error ? error.message() : "a file is in the way");
   std::vector<std::string> paths;
   std::set<std::string> used;
   const auto outputs = model.outputs();

@@ -1,5 +1,6 @@
-// What `run`, `bench`, `verify` and the demo share around the runtime: loading an artifact, aligned buffers for its
-// inputs and outputs, filling inputs from .npy files or pictures, writing outputs. A Buffers object belongs to one thread.
+// What `run`, `bench`, `verify` and the demo share around the runtime: loading an artifact, aligned
+// buffers for its inputs and outputs, filling inputs from .npy files or pictures, writing outputs.
+// A Buffers object belongs to one thread.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,9 +18,11 @@ StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path);
 // An instance of it, its memory allocated and its weights packed.
 StatusOr<std::unique_ptr<Instance>> MakeInstance(std::shared_ptr<const Model> model, int threads);
 
-// How a picture becomes an input, written "crop=X,Y,W,H;range=LO,HI;mean=R,G,B;std=R,G,B;channels=bgr;layout=nchw",
-// every part optional: crop first; resize to the input's height and width; 0..255 mapped to LO..HI (default 0,1), or
-// (v/255 - mean) / std; channels rgb (default) or bgr; layout from the input's shape unless it says nhwc or nchw.
+// How a picture becomes an input, written
+// "crop=X,Y,W,H;range=LO,HI;mean=R,G,B;std=R,G,B;channels=bgr;layout=nchw", every part optional:
+// crop first; resize to the input's height and width; 0..255 mapped to LO..HI (default 0,1), or
+// (v/255 - mean) / std; channels rgb (default) or bgr; layout from the input's shape unless it says
+// nhwc or nchw.
 struct Preprocess {
   std::optional<std::vector<int>> crop;
   double low = 0, high = 1;
@@ -28,7 +31,8 @@ struct Preprocess {
   std::string layout;
 };
 StatusOr<Preprocess> ParsePreprocess(const std::string& text);
-StatusOr<std::string> PictureToTensor(const Image& picture, const Preprocess& how, const whet_tensor& input);
+StatusOr<std::string> PictureToTensor(const Image& picture, const Preprocess& how,
+                                      const whet_tensor& input);
 
 class AlignedBytes {
  public:
@@ -51,7 +55,9 @@ class Buffers {
   const std::vector<void*>& outputs() const { return outputs_; }
   void* input(size_t i) const { return memory_[i].data(); }
   template <typename T>
-  const T* output(size_t i) const { return static_cast<const T*>(outputs_[i]); }
+  const T* output(size_t i) const {
+    return static_cast<const T*>(outputs_[i]);
+  }
 
  private:
   std::vector<AlignedBytes> memory_;
@@ -60,12 +66,16 @@ class Buffers {
 };
 
 enum class MissingInputs { kError, kRandom };
-// `specs` are NAME=FILE, or FILE when the model has one input. Pictures need `preprocess`. Inputs that are not named are
-// an error, or get numbers in [-1, 1) from a fixed seed (integers: zero, which is always a valid index).
-Status FillInputs(const Model& model, const std::vector<std::string>& specs, const std::string& preprocess, MissingInputs missing, Buffers* buffers);
+// `specs` are NAME=FILE, or FILE when the model has one input. Pictures need `preprocess`. Inputs
+// that are not named are an error, or get numbers in [-1, 1) from a fixed seed (integers: zero,
+// which is always a valid index).
+Status FillInputs(const Model& model, const std::vector<std::string>& specs,
+                  const std::string& preprocess, MissingInputs missing, Buffers* buffers);
 
-// One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths, in order.
-StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers, const std::string& folder);
+// One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths,
+// in order.
+StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,
+                                                const std::string& folder);
 
 std::string Describe(const whet_tensor& tensor);  // "'input:0' f32 1x128x128x3"
 

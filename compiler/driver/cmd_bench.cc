@@ -25,14 +25,26 @@ class BenchVerb : public Verb {
   void Declare(Flags& flags) override {
     flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)");
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
-    flags.Add("--input", &inputs_, "an input, as for `whet run`; inputs not given are random numbers in [-1, 1)").Value("NAME=FILE");
-    flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see whet run --help").Value("SPEC");
-    flags.Add("--time", &time_, "measure for so long, after a warm-up (at least 20 runs)").Value("SECONDS");
-    flags.Add("--runs", &runs_, "measure exactly so many runs; 0: as --time says").Range(0, 100'000'000);
+    flags
+        .Add("--input", &inputs_,
+             "an input, as for `whet run`; inputs not given are random numbers in [-1, 1)")
+        .Value("NAME=FILE");
+    flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see whet run --help")
+        .Value("SPEC");
+    flags.Add("--time", &time_, "measure for so long, after a warm-up (at least 20 runs)")
+        .Value("SECONDS");
+    flags.Add("--runs", &runs_, "measure exactly so many runs; 0: as --time says")
+        .Range(0, 100'000'000);
     flags.Add("--profile", &profile_, "also time each task, named by the model's own nodes");
-    flags.Add("--wait", &wait_, "wait so long for a worker or another bench to leave the device").Value("SECONDS");
-    flags.Add("--state-dir", &state_dir_, "folder of the device lock; default $XDG_STATE_HOME/whet or ~/.local/state/whet").Value("DIR");
-    flags.Add("--serve-blocks", &serve_, "for comparisons: read lines `run N` from standard input, answer each with the milliseconds of one of N runs; takes no device lock");
+    flags.Add("--wait", &wait_, "wait so long for a worker or another bench to leave the device")
+        .Value("SECONDS");
+    flags
+        .Add("--state-dir", &state_dir_,
+             "folder of the device lock; default $XDG_STATE_HOME/whet or ~/.local/state/whet")
+        .Value("DIR");
+    flags.Add("--serve-blocks", &serve_,
+              "for comparisons: read lines `run N` from standard input, answer each with the "
+              "milliseconds of one of N runs; takes no device lock");
     flags.Json(&json_);
     flags.Example("whet bench face.so --threads 1");
     flags.Example("whet bench face.so --input picture.npy --profile --time 5s");
@@ -44,31 +56,44 @@ class BenchVerb : public Verb {
  private:
   Status Go() {
     const double seconds = ParseSeconds(time_), wait = ParseSeconds(wait_);
-    if (seconds < 0) return InvalidArgument("--time '{}' is not a duration; write 5, 5s or 2m", time_);
+    if (seconds < 0)
+      return InvalidArgument("--time '{}' is not a duration; write 5, 5s or 2m", time_);
     if (wait < 0) return InvalidArgument("--wait '{}' is not a duration; write 5, 5s or 2m", wait_);
     WatchInterrupts();
     WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(artifact_));
     Buffers buffers(*model);
-    WHET_RETURN_IF_ERROR(FillInputs(*model, inputs_, preprocess_, MissingInputs::kRandom, &buffers));
+    WHET_RETURN_IF_ERROR(
+        FillInputs(*model, inputs_, preprocess_, MissingInputs::kRandom, &buffers));
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
     if (serve_) return Serve(*instance, buffers);
     WHET_ASSIGN_OR_RETURN(const FileLock lock, LockDevice(state_dir_, wait));
     TimingOptions options;
     options.seconds = seconds;
     options.runs = runs_;
-    const Timing t = TimeRuns(*instance, buffers, options, Profile::kNo, [] { return !Interrupted(); });
-    Json json = {{"median_ms", t.median_ms}, {"min_ms", t.min_ms}, {"p90_ms", t.p90_ms}, {"runs", t.run_ms.size()}, {"threads", threads_}};
+    const Timing t =
+        TimeRuns(*instance, buffers, options, Profile::kNo, [] { return !Interrupted(); });
+    Json json = {{"median_ms", t.median_ms},
+                 {"min_ms", t.min_ms},
+                 {"p90_ms", t.p90_ms},
+                 {"runs", t.run_ms.size()},
+                 {"threads", threads_}};
     if (TextWanted(json_)) {
-      fmt::print("{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory)\n", model->desc().name, t.median_ms, t.min_ms, t.p90_ms,
-                 t.run_ms.size(), threads_, threads_ == 1 ? "" : "s", BytesText(static_cast<double>(instance->memory_bytes())));
+      fmt::print(
+          "{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory)\n",
+          model->desc().name, t.median_ms, t.min_ms, t.p90_ms, t.run_ms.size(), threads_,
+          threads_ == 1 ? "" : "s", BytesText(static_cast<double>(instance->memory_bytes())));
     }
     if (profile_ && !Interrupted()) ReportProfile(*instance, buffers, options, &json);
     WHET_RETURN_IF_ERROR(WriteJson(json_, json));
-    return Interrupted() ? Status(absl::StatusCode::kCancelled, "interrupted; the figures are of the runs before") : OkStatus();
+    return Interrupted() ? Status(absl::StatusCode::kCancelled,
+                                  "interrupted; the figures are of the runs before")
+                         : OkStatus();
   }
 
-  void ReportProfile(Instance& instance, const Buffers& buffers, const TimingOptions& options, Json* json) const {
-    const Timing t = TimeRuns(instance, buffers, options, Profile::kYes, [] { return !Interrupted(); });
+  void ReportProfile(Instance& instance, const Buffers& buffers, const TimingOptions& options,
+                     Json* json) const {
+    const Timing t =
+        TimeRuns(instance, buffers, options, Profile::kYes, [] { return !Interrupted(); });
     const whet_model& m = instance.model().desc();
     std::vector<double> ms;
     for (const auto& samples : t.step_ms) ms.push_back(Median(samples));
@@ -78,14 +103,21 @@ class BenchVerb : public Verb {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ms[a] > ms[b]; });
     Json tasks = Json::array();
     for (size_t i = 0; i < ms.size(); ++i) {
-      tasks.push_back({{"name", m.steps[i].label}, {"ms", ms[i]}, {"share", sum > 0 ? ms[i] / sum : 0}, {"workload", m.kernels[m.steps[i].kernel].workload}});
+      tasks.push_back({{"name", m.steps[i].label},
+                       {"ms", ms[i]},
+                       {"share", sum > 0 ? ms[i] / sum : 0},
+                       {"workload", m.kernels[m.steps[i].kernel].workload}});
     }
     (*json)["tasks"] = tasks;
     (*json)["tasks_sum_ms"] = sum;
     if (!TextWanted(json_)) return;
     fmt::print("\n{:>10} {:>7}  task\n", "ms", "share");
-    for (size_t i : order) fmt::print("{:>10.4f} {:>6.1f}%  {}\n", ms[i], sum > 0 ? 100 * ms[i] / sum : 0, m.steps[i].label);
-    fmt::print("{:>10.4f} {:>6.1f}%  all tasks; {:.1f} % of the whole run while profiling ({:.4f} ms)\n", sum, 100.0, 100 * sum / t.median_ms, t.median_ms);
+    for (size_t i : order)
+      fmt::print("{:>10.4f} {:>6.1f}%  {}\n", ms[i], sum > 0 ? 100 * ms[i] / sum : 0,
+                 m.steps[i].label);
+    fmt::print(
+        "{:>10.4f} {:>6.1f}%  all tasks; {:.1f} % of the whole run while profiling ({:.4f} ms)\n",
+        sum, 100.0, 100 * sum / t.median_ms, t.median_ms);
   }
 
   static Status Serve(Instance& instance, const Buffers& buffers) {
@@ -95,10 +127,13 @@ class BenchVerb : public Verb {
     std::string word;
     int64_t n = 0;
     while (std::cin >> word) {
-      if (word != "run" || !(std::cin >> n) || n < 1) return InvalidArgument("expected a line `run N` with N >= 1, got '{}'", word);
+      if (word != "run" || !(std::cin >> n) || n < 1)
+        return InvalidArgument("expected a line `run N` with N >= 1, got '{}'", word);
       const auto begin = std::chrono::steady_clock::now();
       for (int64_t i = 0; i < n; ++i) instance.Execute();
-      const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+      const double ms =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+              .count();
       std::cout << fmt::format("{:.6f}", ms / static_cast<double>(n)) << std::endl;
     }
     return OkStatus();

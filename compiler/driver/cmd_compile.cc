@@ -19,14 +19,22 @@ class CompileVerb : public Verb {
     flags.Positional("MODEL", &model_.options.model, "an ONNX model");
     flags.Add("-o,--output", &output_, "the shared library to write").Value("FILE");
     model_.Declare(flags);
-    flags.Add("--name", &name_, "of the exported function whet_model_<name>_v1; default: from the model's file name").Value("NAME");
+    flags
+        .Add("--name", &name_,
+             "of the exported function whet_model_<name>_v1; default: from the model's file name")
+        .Value("NAME");
     flags.Add("--untuned", &untuned_, "default schedules for every task, whatever the log holds");
     flags.Add("--explain", &explain_, "list every task with the schedule it got, and why");
     flags.Json(&json_);
-    flags.Notes("A record is used only where the log's paired measurements say that it beats the default schedule. The same log gives\nthe same bytes.");
+    flags.Notes(
+        "A record is used only where the log's paired measurements say that it beats the default "
+        "schedule. The same log gives\nthe same bytes.");
     flags.Example("whet compile model.onnx --db tuning.db -o model.so");
-    flags.Example("whet compile model.onnx --shape x=1,3,320,640 --bind batch=1 -o model.so --explain");
-    flags.Example("whet compile model.onnx --server tuner.lan:9191 --target 'cpu -arch=x86_64 -mattr=+avx,+avx2,+fma' -o model.so");
+    flags.Example(
+        "whet compile model.onnx --shape x=1,3,320,640 --bind batch=1 -o model.so --explain");
+    flags.Example(
+        "whet compile model.onnx --server tuner.lan:9191 --target 'cpu -arch=x86_64 "
+        "-mattr=+avx,+avx2,+fma' -o model.so");
   }
 
   int Run() override { return Explain("compile", Go()); }
@@ -34,7 +42,8 @@ class CompileVerb : public Verb {
  private:
   Status Go() {
     WHET_RETURN_IF_ERROR(model_.Resolve());
-    if (output_.empty()) return InvalidArgument("-o FILE is missing: where to write the shared library");
+    if (output_.empty())
+      return InvalidArgument("-o FILE is missing: where to write the shared library");
     CompileOptions options;
     static_cast<ModelOptions&>(options) = model_.options;
     options.output = output_;
@@ -47,16 +56,26 @@ class CompileVerb : public Verb {
       if (t.source == "default") missing.push_back({{"name", t.name}, {"reason", t.reason}});
     }
     if (TextWanted(json_)) Print(report);
-    return WriteJson(json_, {{"tasks", report.tuned + report.untuned}, {"tuned", report.tuned}, {"untuned", missing}, {"seconds", report.seconds}, {"peak_bytes", report.peak_bytes},
-                             {"artifact_bytes", report.artifact_bytes}, {"arena_bytes", report.arena_bytes}, {"output", output_}, {"schedules", tasks}});
+    return WriteJson(json_, {{"tasks", report.tuned + report.untuned},
+                             {"tuned", report.tuned},
+                             {"untuned", missing},
+                             {"seconds", report.seconds},
+                             {"peak_bytes", report.peak_bytes},
+                             {"artifact_bytes", report.artifact_bytes},
+                             {"arena_bytes", report.arena_bytes},
+                             {"output", output_},
+                             {"schedules", tasks}});
   }
 
   void Print(const CompileReport& r) const {
-    fmt::print("{} of {} tasks tuned; {} written to {} in {:.1f} s, {} of memory at the peak\n", r.tuned, r.tuned + r.untuned, BytesText(static_cast<double>(r.artifact_bytes)), output_,
-               r.seconds, BytesText(static_cast<double>(r.peak_bytes)));
+    fmt::print("{} of {} tasks tuned; {} written to {} in {:.1f} s, {} of memory at the peak\n",
+               r.tuned, r.tuned + r.untuned, BytesText(static_cast<double>(r.artifact_bytes)),
+               output_, r.seconds, BytesText(static_cast<double>(r.peak_bytes)));
     if (explain_) return PrintTasks(r.tasks);
     for (const TaskInfo& t : r.tasks) {
-      if (t.source == "default") fmt::print("  not tuned: {}: {}\n", t.name, t.reason.empty() ? "no reason given" : t.reason);
+      if (t.source == "default")
+        fmt::print("  not tuned: {}: {}\n", t.name,
+                   t.reason.empty() ? "no reason given" : t.reason);
     }
   }
 

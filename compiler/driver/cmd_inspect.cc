@@ -1,4 +1,5 @@
-// whet inspect: what a file is. A model, an artifact and a tuning log are told apart by their first bytes.
+// whet inspect: what a file is. A model, an artifact and a tuning log are told apart by their first
+// bytes.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,31 +21,38 @@ using Json = nlohmann::ordered_json;
 Json TensorsJson(std::span<const whet_tensor> tensors) {
   Json list = Json::array();
   for (const whet_tensor& t : tensors) {
-    list.push_back({{"name", t.name}, {"dtype", DTypeName(t.dtype)}, {"shape", std::vector<int64_t>(t.shape, t.shape + t.rank)}});
+    list.push_back({{"name", t.name},
+                    {"dtype", DTypeName(t.dtype)},
+                    {"shape", std::vector<int64_t>(t.shape, t.shape + t.rank)}});
   }
   return list;
 }
 
 Json ValuesJson(const std::vector<ValueInfo>& values) {
   Json list = Json::array();
-  for (const ValueInfo& v : values) list.push_back({{"name", v.name}, {"dtype", v.dtype}, {"shape", v.shape}});
+  for (const ValueInfo& v : values)
+    list.push_back({{"name", v.name}, {"dtype", v.dtype}, {"shape", v.shape}});
   return list;
 }
 
 void PrintValues(const char* what, const Json& values) {
   for (const Json& v : values) {
     const auto shape = v["shape"].get<std::vector<int64_t>>();
-    fmt::print("{:<8} '{}' {} {}\n", what, v["name"].get<std::string>(), v["dtype"].get<std::string>(), ShapeText(shape));
+    fmt::print("{:<8} '{}' {} {}\n", what, v["name"].get<std::string>(),
+               v["dtype"].get<std::string>(), ShapeText(shape));
   }
 }
 
 class InspectVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("FILE", &model_flags_.options.model, "an ONNX model, a compiled model (.so) or a tuning log");
+    flags.Positional("FILE", &model_flags_.options.model,
+                     "an ONNX model, a compiled model (.so) or a tuning log");
     model_flags_.Declare(flags);
     flags.Json(&json_);
-    flags.Notes("For a model: inputs, outputs, and the fused tasks with their work, how often each runs, and whether the log has a\nrecord that beats the default schedule.");
+    flags.Notes(
+        "For a model: inputs, outputs, and the fused tasks with their work, how often each runs, "
+        "and whether the log has a\nrecord that beats the default schedule.");
     flags.Example("whet inspect model.onnx --db tuning.db");
     flags.Example("whet inspect face.so");
     flags.Example("whet inspect tuning.db --json -");
@@ -58,7 +66,10 @@ class InspectVerb : public Verb {
     std::ifstream in(model_flags_.options.model, std::ios::binary);
     in.read(begin, sizeof begin);
     const std::string_view head(begin, static_cast<size_t>(in.gcount()));
-    if (head.substr(0, 4) == "\x7f" "ELF") return InspectArtifact();
+    if (head.substr(0, 4) ==
+        "\x7f"
+        "ELF")
+      return InspectArtifact();
     if (head.substr(0, 15) == "SQLite format 3") return InspectLog();
     return InspectOnnx();
   }
@@ -67,20 +78,30 @@ class InspectVerb : public Verb {
     WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(model_flags_.options.model));
     const whet_model& m = model->desc();
     Json tasks = Json::array();
-    for (uint32_t i = 0; i < m.n_steps; ++i) tasks.push_back({{"name", m.steps[i].label}, {"workload", m.kernels[m.steps[i].kernel].workload}});
+    for (uint32_t i = 0; i < m.n_steps; ++i)
+      tasks.push_back(
+          {{"name", m.steps[i].label}, {"workload", m.kernels[m.steps[i].kernel].workload}});
     Json metadata = Json::parse(m.metadata, nullptr, false);
     if (metadata.is_discarded()) metadata = m.metadata;
-    const Json json = {{"kind", "artifact"},  {"name", m.name},
-                       {"target", m.target},  {"features", m.features},
-                       {"inputs", TensorsJson(model->inputs())}, {"outputs", TensorsJson(model->outputs())},
-                       {"kernels", m.n_kernels}, {"tasks", tasks},
-                       {"arena_bytes", m.arena_bytes}, {"packed_bytes", m.packed_bytes},
-                       {"constants_bytes", m.constants_bytes}, {"metadata", metadata}};
+    const Json json = {{"kind", "artifact"},
+                       {"name", m.name},
+                       {"target", m.target},
+                       {"features", m.features},
+                       {"inputs", TensorsJson(model->inputs())},
+                       {"outputs", TensorsJson(model->outputs())},
+                       {"kernels", m.n_kernels},
+                       {"tasks", tasks},
+                       {"arena_bytes", m.arena_bytes},
+                       {"packed_bytes", m.packed_bytes},
+                       {"constants_bytes", m.constants_bytes},
+                       {"metadata", metadata}};
     if (TextWanted(json_)) {
       fmt::print("artifact '{}' for {}\n", m.name, m.target);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
-      fmt::print("memory   arena {}, packed weights {}, constants {}\n", BytesText(static_cast<double>(m.arena_bytes)), BytesText(static_cast<double>(m.packed_bytes)),
+      fmt::print("memory   arena {}, packed weights {}, constants {}\n",
+                 BytesText(static_cast<double>(m.arena_bytes)),
+                 BytesText(static_cast<double>(m.packed_bytes)),
                  BytesText(static_cast<double>(m.constants_bytes)));
       fmt::print("{} tasks, {} kernels\n", m.n_steps, m.n_kernels);
       for (uint32_t i = 0; i < m.n_steps; ++i) fmt::print("{:>5}  {}\n", i, m.steps[i].label);
@@ -104,11 +125,17 @@ class InspectVerb : public Verb {
     WHET_ASSIGN_OR_RETURN(const ModelInfo info, InspectModel(model_flags_.options));
     Json tasks = Json::array();
     for (const TaskInfo& t : info.tasks) tasks.push_back(TaskJson(t));
-    const Json json = {{"kind", "model"},   {"inputs", ValuesJson(info.inputs)}, {"outputs", ValuesJson(info.outputs)},
-                       {"nodes", info.nodes}, {"opset", info.opset},          {"parameter_bytes", info.parameter_bytes},
-                       {"flops", info.flops}, {"tasks", tasks}};
+    const Json json = {{"kind", "model"},
+                       {"inputs", ValuesJson(info.inputs)},
+                       {"outputs", ValuesJson(info.outputs)},
+                       {"nodes", info.nodes},
+                       {"opset", info.opset},
+                       {"parameter_bytes", info.parameter_bytes},
+                       {"flops", info.flops},
+                       {"tasks", tasks}};
     if (TextWanted(json_)) {
-      fmt::print("model    {} nodes, opset {}, {} of weights, {:.1f} MFLOP\n", info.nodes, info.opset, BytesText(static_cast<double>(info.parameter_bytes)),
+      fmt::print("model    {} nodes, opset {}, {} of weights, {:.1f} MFLOP\n", info.nodes,
+                 info.opset, BytesText(static_cast<double>(info.parameter_bytes)),
                  static_cast<double>(info.flops) * 1e-6);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);

@@ -20,17 +20,24 @@ using Json = nlohmann::ordered_json;
 class LogVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("ACTION", &action_, "best, stats, check, export or import").OneOf({"best", "stats", "check", "export", "import"});
-    flags.Positional("FILE", &file_, "for export: the file to write, '-' for standard output; for import: the file to read", Flags::Need::kOptional);
+    flags.Positional("ACTION", &action_, "best, stats, check, export or import")
+        .OneOf({"best", "stats", "check", "export", "import"});
+    flags.Positional(
+        "FILE", &file_,
+        "for export: the file to write, '-' for standard output; for import: the file to read",
+        Flags::Need::kOptional);
     flags.Add("--db", &db_, "the tuning log").Value("FILE");
-    flags.Add("--skip-damaged", &skip_damaged_, "export the rows that are whole, leave damaged ones out");
+    flags.Add("--skip-damaged", &skip_damaged_,
+              "export the rows that are whole, leave damaged ones out");
     flags.Json(&json_);
     flags.Notes(
-        "best    per task the default's and the best record's time, or why no record beats the default\n"
+        "best    per task the default's and the best record's time, or why no record beats the "
+        "default\n"
         "stats   trials and failures, by task and kind\n"
         "check   read and verify every row; exits 1 when something is damaged\n"
         "export  the whole log as JSON Lines\n"
-        "import  add an exported file's rows: they guide a search, and are never used before they are measured here");
+        "import  add an exported file's rows: they guide a search, and are never used before they "
+        "are measured here");
     flags.Example("whet log best --db tuning.db");
     flags.Example("whet log export night.jsonl --db tuning.db");
     flags.Example("whet log best --db tuning.db --json - | jq '.tasks[] | {summary, ratio}'");
@@ -63,8 +70,13 @@ class LogVerb : public Verb {
       damage.push_back({{"where", d.where}, {"what", d.what}});
     }
     const bool tail = report.high_water == db::VerifyReport::Mark::kChecked;
-    if (TextWanted(json_)) fmt::print("{} rows, {} damaged{}\n", report.rows, report.damaged, tail ? "" : "; the end is unproven: the high-water file is missing");
-    return WriteJson(json_, {{"rows", report.rows}, {"damaged", report.damaged}, {"end_checked", tail}, {"damage", damage}});
+    if (TextWanted(json_))
+      fmt::print("{} rows, {} damaged{}\n", report.rows, report.damaged,
+                 tail ? "" : "; the end is unproven: the high-water file is missing");
+    return WriteJson(json_, {{"rows", report.rows},
+                             {"damaged", report.damaged},
+                             {"end_checked", tail},
+                             {"damage", damage}});
   }
 
   Status Export(db::LogReader& log) const {
@@ -84,8 +96,11 @@ class LogVerb : public Verb {
     if (file_.empty()) return InvalidArgument("import needs the FILE to read");
     WHET_ASSIGN_OR_RETURN(const auto log, db::TuningLog::Open(db_));
     WHET_ASSIGN_OR_RETURN(const db::ImportReport report, log->Import(file_));
-    if (TextWanted(json_)) fmt::print("{} rows read, {} added, {} were there already\n", report.lines, report.added, report.repeated);
-    return WriteJson(json_, {{"rows", report.lines}, {"added", report.added}, {"repeated", report.repeated}});
+    if (TextWanted(json_))
+      fmt::print("{} rows read, {} added, {} were there already\n", report.lines, report.added,
+                 report.repeated);
+    return WriteJson(
+        json_, {{"rows", report.lines}, {"added", report.added}, {"repeated", report.repeated}});
   }
 
   std::string action_, file_, db_ = "tuning.db", json_;

@@ -15,18 +15,30 @@ class RunVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
     flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)");
-    flags.Add("--input", &inputs_, "an input: NAME=FILE, or FILE when the model has only one; .npy, or PNG or JPEG with --preprocess").Value("NAME=FILE");
-    flags.Add("--output-dir", &output_dir_, "folder for the outputs, one .npy each, named after the output").Value("DIR");
+    flags
+        .Add("--input", &inputs_,
+             "an input: NAME=FILE, or FILE when the model has only one; .npy, or PNG or JPEG with "
+             "--preprocess")
+        .Value("NAME=FILE");
+    flags
+        .Add("--output-dir", &output_dir_,
+             "folder for the outputs, one .npy each, named after the output")
+        .Value("DIR");
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
-    flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see below").Value("SPEC");
+    flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see below")
+        .Value("SPEC");
     flags.Json(&json_);
     flags.Notes(
-        "SPEC is a list, separated by ';', of crop=X,Y,W,H (first), range=LO,HI (0..255 becomes LO..HI; default 0,1),\n"
-        "mean=R,G,B and std=R,G,B ((v/255 - mean) / std instead), channels=rgb|bgr, layout=nhwc|nchw (default: by the\n"
+        "SPEC is a list, separated by ';', of crop=X,Y,W,H (first), range=LO,HI (0..255 becomes "
+        "LO..HI; default 0,1),\n"
+        "mean=R,G,B and std=R,G,B ((v/255 - mean) / std instead), channels=rgb|bgr, "
+        "layout=nhwc|nchw (default: by the\n"
         "input's shape). The picture is resized to the input's height and width, anti-aliased.\n"
-        "In file names every character of an output's name but letters, digits, '.', '_' and '-' becomes '_'.");
+        "In file names every character of an output's name but letters, digits, '.', '_' and '-' "
+        "becomes '_'.");
     flags.Example("whet run face.so --input picture.npy --output-dir out");
-    flags.Example("whet run face.so --input input:0=me.jpg --preprocess 'crop=100,0,256,256;range=-1,1'");
+    flags.Example(
+        "whet run face.so --input input:0=me.jpg --preprocess 'crop=100,0,256,256;range=-1,1'");
   }
 
   int Run() override { return Explain("run", Go()); }
@@ -42,8 +54,12 @@ class RunVerb : public Verb {
     nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
     for (size_t i = 0; i < paths.size(); ++i) {
       const whet_tensor& t = model->outputs()[i];
-      if (TextWanted(json_)) fmt::print("{} {} {}\n", paths[i], DTypeName(t.dtype), ShapeText({t.shape, t.rank}));
-      outputs.push_back({{"name", t.name}, {"dtype", DTypeName(t.dtype)}, {"shape", std::vector<int64_t>(t.shape, t.shape + t.rank)}, {"file", paths[i]}});
+      if (TextWanted(json_))
+        fmt::print("{} {} {}\n", paths[i], DTypeName(t.dtype), ShapeText({t.shape, t.rank}));
+      outputs.push_back({{"name", t.name},
+                         {"dtype", DTypeName(t.dtype)},
+                         {"shape", std::vector<int64_t>(t.shape, t.shape + t.rank)},
+                         {"file", paths[i]}});
     }
     return WriteJson(json_, {{"outputs", outputs}});
   }

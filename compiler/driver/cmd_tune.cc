@@ -19,20 +19,35 @@ class TuneVerb : public Verb {
   void Declare(Flags& flags) override {
     flags.Positional("MODEL", &model_.options.model, "an ONNX model");
     model_.Declare(flags);
-    flags.Add("--trials", &options_.trials, "total number of trials wanted in the log for these tasks; what is there counts").Range(0, 1'000'000'000);
-    flags.Add("--time", &time_, "stop after so long; with --trials: at whichever comes first").Value("SECONDS");
-    flags.Add("--effort", &effort_, "a budget when neither --trials nor --time is given: 32 or 256 trials per task").OneOf({"quick", "full"});
-    flags.Add("--key", &options_.key, "key of the devices to measure on; without --server: this machine").Value("KEY");
-    flags.Add("--tasks", &options_.task_pattern, "only tasks whose name or summary fits").Value("REGEX");
+    flags
+        .Add("--trials", &options_.trials,
+             "total number of trials wanted in the log for these tasks; what is there counts")
+        .Range(0, 1'000'000'000);
+    flags.Add("--time", &time_, "stop after so long; with --trials: at whichever comes first")
+        .Value("SECONDS");
+    flags
+        .Add("--effort", &effort_,
+             "a budget when neither --trials nor --time is given: 32 or 256 trials per task")
+        .OneOf({"quick", "full"});
+    flags
+        .Add("--key", &options_.key,
+             "key of the devices to measure on; without --server: this machine")
+        .Value("KEY");
+    flags.Add("--tasks", &options_.task_pattern, "only tasks whose name or summary fits")
+        .Value("REGEX");
     flags.Add("--seed", &seed_, "seed of the search").Range(0, INT64_MAX);
-    flags.Add("--strategy", &options_.strategy, "how candidates are chosen").OneOf({"evolutionary", "random"});
+    flags.Add("--strategy", &options_.strategy, "how candidates are chosen")
+        .OneOf({"evolutionary", "random"});
     flags.Add("--state-dir", &options_.state_dir, "state folder of the local worker").Value("DIR");
     flags.Add("--dry-run", &dry_run_, "list the tasks and the budget, measure nothing");
     flags.Json(&json_);
     flags.Notes(
-        "Without --server a tuner server, a tracker and a worker for this machine are started for the duration, and --db names\n"
-        "the log (default tuning.db). Every candidate's result is checked before it is timed; each trial is kept in the log,\n"
-        "so that a rerun continues, and Ctrl-C loses nothing. Exits 1 when no task got a valid time.");
+        "Without --server a tuner server, a tracker and a worker for this machine are started for "
+        "the duration, and --db names\n"
+        "the log (default tuning.db). Every candidate's result is checked before it is timed; each "
+        "trial is kept in the log,\n"
+        "so that a rerun continues, and Ctrl-C loses nothing. Exits 1 when no task got a valid "
+        "time.");
     flags.Example("whet tune model.onnx --db tuning.db --time 3m");
     flags.Example("whet tune model.onnx --shape x=1,3,224,224 --trials 2000");
     flags.Example("whet tune model.onnx --key rpi4 --server tuner.lan:9191 --effort full");
@@ -54,32 +69,44 @@ class TuneVerb : public Verb {
     options_.model = model_.options;
     if (options_.model.server.empty() && options_.model.db.empty()) options_.model.db = "tuning.db";
     if (options_.model.server.empty() && !options_.key.empty()) {
-      return InvalidArgument("--key '{}' without --server: keys belong to a server's tracker; leave it out to measure on this machine", options_.key);
+      return InvalidArgument(
+          "--key '{}' without --server: keys belong to a server's tracker; leave it out to measure "
+          "on this machine",
+          options_.key);
     }
-    if (!options_.model.server.empty() && options_.key.empty()) return InvalidArgument("--server needs --key; whet devices --server {} lists the keys", options_.model.server);
+    if (!options_.model.server.empty() && options_.key.empty())
+      return InvalidArgument("--server needs --key; whet devices --server {} lists the keys",
+                             options_.model.server);
     options_.seed = static_cast<uint64_t>(seed_);
     if (!time_.empty()) {
       options_.seconds = ParseSeconds(time_);
-      if (!(options_.seconds > 0)) return InvalidArgument("--time '{}' is not a duration; write 90, 90s, 3m or 1h", time_);
+      if (!(options_.seconds > 0))
+        return InvalidArgument("--time '{}' is not a duration; write 90, 90s, 3m or 1h", time_);
     }
     WHET_ASSIGN_OR_RETURN(const std::vector<TaskInfo> tasks, TuningTasks(options_));
     if (options_.trials == 0 && options_.seconds == 0) {
-      options_.trials = static_cast<int64_t>(tasks.size()) * (effort_ == "full" ? kFullTrials : kQuickTrials);
+      options_.trials =
+          static_cast<int64_t>(tasks.size()) * (effort_ == "full" ? kFullTrials : kQuickTrials);
     }
     if (dry_run_) return DryRun(tasks);
     options_.progress = Progress::ForStderr();
-    if (TextWanted(json_)) fmt::print(stderr, "{} tasks, {}, seed {}\n", tasks.size(), Budget(), options_.seed);
+    if (TextWanted(json_))
+      fmt::print(stderr, "{} tasks, {}, seed {}\n", tasks.size(), Budget(), options_.seed);
     WHET_ASSIGN_OR_RETURN(const TuneReport report, Tune(options_, tasks));
     *winner = report.has_winner();
     if (TextWanted(json_)) PrintTune(report);
     WHET_RETURN_IF_ERROR(WriteJson(json_, TuneJson(report)));
-    return report.interrupted ? Status(absl::StatusCode::kCancelled, "interrupted; what was measured is in the log") : OkStatus();
+    return report.interrupted ? Status(absl::StatusCode::kCancelled,
+                                       "interrupted; what was measured is in the log")
+                              : OkStatus();
   }
 
   std::string Budget() const {
     std::string text;
     if (options_.trials > 0) text = fmt::format("up to {} trials in the log", options_.trials);
-    if (options_.seconds > 0) text += fmt::format("{}at most {}", text.empty() ? "" : ", ", Progress::Minutes(options_.seconds));
+    if (options_.seconds > 0)
+      text += fmt::format("{}at most {}", text.empty() ? "" : ", ",
+                          Progress::Minutes(options_.seconds));
     return text;
   }
 
@@ -88,9 +115,13 @@ class TuneVerb : public Verb {
     for (const TaskInfo& t : tasks) list.push_back(TaskJson(t));
     if (TextWanted(json_)) {
       PrintTasks(tasks);
-      fmt::print("{} tasks, {}, seed {}; nothing was measured\n", tasks.size(), Budget(), options_.seed);
+      fmt::print("{} tasks, {}, seed {}; nothing was measured\n", tasks.size(), Budget(),
+                 options_.seed);
     }
-    return WriteJson(json_, {{"trials", options_.trials}, {"seconds", options_.seconds}, {"seed", options_.seed}, {"tasks", list}});
+    return WriteJson(json_, {{"trials", options_.trials},
+                             {"seconds", options_.seconds},
+                             {"seed", options_.seed},
+                             {"tasks", list}});
   }
 
   ModelFlags model_;

@@ -19,14 +19,25 @@ class VerifyVerb : public Verb {
     flags.Positional("ARTIFACT", &options_.artifact, "a compiled model (.so)");
     flags.Positional("MODEL", &model_.options.model, "the ONNX model it was compiled from");
     model_.Declare(flags);
-    flags.Add("--input", &options_.inputs, "an input, as for `whet run`; inputs not given are random numbers").Value("NAME=FILE");
-    flags.Add("--preprocess", &options_.preprocess, "how a picture becomes an input, see whet run --help").Value("SPEC");
+    flags
+        .Add("--input", &options_.inputs,
+             "an input, as for `whet run`; inputs not given are random numbers")
+        .Value("NAME=FILE");
+    flags
+        .Add("--preprocess", &options_.preprocess,
+             "how a picture becomes an input, see whet run --help")
+        .Value("SPEC");
     flags.Add("--seed", &seed_, "of the random inputs").Range(0, INT64_MAX);
-    flags.Add("--rtol", &options_.rtol, "allowed difference as a share of the output's largest magnitude; 0 with --atol 0: what rounding can explain");
+    flags.Add("--rtol", &options_.rtol,
+              "allowed difference as a share of the output's largest magnitude; 0 with --atol 0: "
+              "what rounding can explain");
     flags.Add("--atol", &options_.atol, "allowed difference beside that");
-    flags.Add("--layers", &options_.layers, "compare after every task and name the first that diverges");
+    flags.Add("--layers", &options_.layers,
+              "compare after every task and name the first that diverges");
     flags.Json(&json_);
-    flags.Notes("The reference is computed operator by operator in double precision. Exits 1 on a mismatch.");
+    flags.Notes(
+        "The reference is computed operator by operator in double precision. Exits 1 on a "
+        "mismatch.");
     flags.Example("whet verify face.so model.onnx");
     flags.Example("whet verify face.so model.onnx --input picture.npy --layers");
   }
@@ -41,22 +52,33 @@ class VerifyVerb : public Verb {
   static Json DifferencesJson(const std::vector<Difference>& list) {
     Json json = Json::array();
     for (const Difference& d : list) {
-      json.push_back({{"name", d.name}, {"elements", d.elements}, {"outside", d.outside}, {"max_abs", d.max_abs}, {"max_rel", d.max_rel}, {"worst", d.worst},
-                      {"expected", d.expected}, {"got", d.got}});
+      json.push_back({{"name", d.name},
+                      {"elements", d.elements},
+                      {"outside", d.outside},
+                      {"max_abs", d.max_abs},
+                      {"max_rel", d.max_rel},
+                      {"worst", d.worst},
+                      {"expected", d.expected},
+                      {"got", d.got}});
     }
     return json;
   }
 
   static void Print(const std::vector<Difference>& list) {
     for (const Difference& d : list) {
-      fmt::print("{:<4} {}: {} of {} elements outside, largest difference {:.3g} ({:.2g} of the largest value)", d.outside ? "BAD" : "ok", d.name, d.outside, d.elements, d.max_abs, d.max_rel);
-      if (d.outside) fmt::print("; worst at {}: expected {:.8g}, got {:.8g}", d.worst, d.expected, d.got);
+      fmt::print(
+          "{:<4} {}: {} of {} elements outside, largest difference {:.3g} ({:.2g} of the largest "
+          "value)",
+          d.outside ? "BAD" : "ok", d.name, d.outside, d.elements, d.max_abs, d.max_rel);
+      if (d.outside)
+        fmt::print("; worst at {}: expected {:.8g}, got {:.8g}", d.worst, d.expected, d.got);
       fmt::print("\n");
     }
   }
 
   Status Go(bool* passed) {
-    if (!(options_.rtol >= 0) || !(options_.atol >= 0)) return InvalidArgument("--rtol and --atol must not be negative");
+    if (!(options_.rtol >= 0) || !(options_.atol >= 0))
+      return InvalidArgument("--rtol and --atol must not be negative");
     WHET_RETURN_IF_ERROR(model_.Resolve());
     static_cast<ModelOptions&>(options_) = model_.options;
     options_.seed = static_cast<uint64_t>(seed_);
@@ -65,10 +87,14 @@ class VerifyVerb : public Verb {
     if (TextWanted(json_)) {
       Print(report.layers);
       Print(report.outputs);
-      if (!report.first_divergent_layer.empty()) fmt::print("the first task that diverges: {}\n", report.first_divergent_layer);
+      if (!report.first_divergent_layer.empty())
+        fmt::print("the first task that diverges: {}\n", report.first_divergent_layer);
       fmt::print("{}\n", report.passed ? "the artifact agrees with the reference" : "MISMATCH");
     }
-    return WriteJson(json_, {{"passed", report.passed}, {"first_divergent_layer", report.first_divergent_layer}, {"outputs", DifferencesJson(report.outputs)}, {"layers", DifferencesJson(report.layers)}});
+    return WriteJson(json_, {{"passed", report.passed},
+                             {"first_divergent_layer", report.first_divergent_layer},
+                             {"outputs", DifferencesJson(report.outputs)},
+                             {"layers", DifferencesJson(report.layers)}});
   }
 
   ModelFlags model_;

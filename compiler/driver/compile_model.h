@@ -1,9 +1,11 @@
-// From a model file to an artifact, and what one may ask about a model: the seam between the command line (which parses
-// flags and prints) and the compiler (which imports, fuses, looks records up, lowers, builds, links). The functions are
-// defined in compile_model.cc. They are not thread-safe with respect to one output path, otherwise they are.
+// From a model file to an artifact, and what one may ask about a model: the seam between the
+// command line (which parses flags and prints) and the compiler (which imports, fuses, looks
+// records up, lowers, builds, links). The functions are defined in compile_model.cc. They are not
+// thread-safe with respect to one output path, otherwise they are.
 //
-// Errors: InvalidArgument for a bad model, shape, target or path, naming the node and operator, the input or the line;
-// NotFound for a missing file; Unavailable for a server; ResourceExhausted for limits; Internal for our own bugs.
+// Errors: InvalidArgument for a bad model, shape, target or path, naming the node and operator, the
+// input or the line; NotFound for a missing file; Unavailable for a server; ResourceExhausted for
+// limits; Internal for our own bugs.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,9 +22,9 @@ struct ModelOptions {
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1,3,224,224, by input
   std::map<std::string, int64_t> bindings;             // --bind NAME=VALUE, by symbolic dimension
   std::string target = "host";                         // or target text
-  int threads = 1;                                     // records are looked up for this number of threads
-  std::string db;                                      // tuning log; empty: none
-  std::string server;                                  // HOST:PORT of a tuner server to ask instead; empty: none
+  int threads = 1;     // records are looked up for this number of threads
+  std::string db;      // tuning log; empty: none
+  std::string server;  // HOST:PORT of a tuner server to ask instead; empty: none
 };
 
 // One fused task of the model.
@@ -35,13 +37,14 @@ struct TaskInfo {
   int64_t count = 1;        // how often the model runs it
   std::string source;       // "tuned", "default", or "fixed" (nothing to choose: copies, reshapes)
   std::string reason;       // why it is not tuned: "no record", "record is for 2 threads", ...
-  double default_ns = 0, best_ns = 0, ratio = 0;  // of the record, when there is one; ratio = best / default
+  double default_ns = 0, best_ns = 0,
+         ratio = 0;  // of the record, when there is one; ratio = best / default
 };
 
 struct CompileOptions : ModelOptions {
-  std::string output;           // path of the .so
-  std::string name;             // of the exported symbol; empty: from the model's file name
-  bool use_records = true;      // false: default schedules, whatever the log holds
+  std::string output;       // path of the .so
+  std::string name;         // of the exported symbol; empty: from the model's file name
+  bool use_records = true;  // false: default schedules, whatever the log holds
 };
 
 struct CompileReport {
@@ -66,7 +69,7 @@ struct ModelInfo {
   int64_t nodes = 0;                       // of the file
   int64_t opset = 0;
   int64_t parameter_bytes = 0;
-  int64_t flops = 0;                       // of one inference
+  int64_t flops = 0;  // of one inference
 };
 
 StatusOr<ModelInfo> InspectModel(const ModelOptions& options);
@@ -76,12 +79,12 @@ struct VerifyOptions : ModelOptions {
   std::vector<std::string> inputs;  // NAME=FILE as for `whet run`; not given: random from `seed`
   std::string preprocess;
   uint64_t seed = 1;
-  double rtol = 0, atol = 0;        // both 0: the bound that the operators' own error analysis gives
-  bool layers = false;              // compare after every task, to find the first that diverges
+  double rtol = 0, atol = 0;  // both 0: the bound that the operators' own error analysis gives
+  bool layers = false;        // compare after every task, to find the first that diverges
 };
 
 struct Difference {
-  std::string name;            // of an output, or of a task when comparing layers
+  std::string name;                   // of an output, or of a task when comparing layers
   int64_t elements = 0, outside = 0;  // those beyond the tolerance
   double max_abs = 0, max_rel = 0;    // rel: to the largest magnitude of the tensor
   int64_t worst = 0;                  // index of the worst element
@@ -90,7 +93,7 @@ struct Difference {
 
 struct VerifyReport {
   std::vector<Difference> outputs;
-  std::vector<Difference> layers;    // in order of execution
+  std::vector<Difference> layers;  // in order of execution
   std::string first_divergent_layer;
   bool passed = false;
 };

@@ -25,12 +25,15 @@ StatusOr<FileLock> LockDevice(const std::string& state_dir, double wait_seconds)
     StatusOr<FileLock> lock = FileLock::TryAcquire(path, fmt::format("whet pid {}", getpid()));
     if (lock.ok()) return lock;
     if (lock.status().code() != absl::StatusCode::kUnavailable) {
-      fmt::print(stderr, "warning: measuring without the device lock: {}\n", Message(lock.status()));
+      fmt::print(stderr, "warning: measuring without the device lock: {}\n",
+                 Message(lock.status()));
       return FileLock();
     }
-    if (Interrupted()) return Status(absl::StatusCode::kCancelled, "interrupted while waiting for the device");
+    if (Interrupted())
+      return Status(absl::StatusCode::kCancelled, "interrupted while waiting for the device");
     if (std::chrono::steady_clock::now() >= until) {
-      return Unavailable("the device is busy: {}; wait for it, or allow more time with --wait", Message(lock.status()));
+      return Unavailable("the device is busy: {}; wait for it, or allow more time with --wait",
+                         Message(lock.status()));
     }
     if (!told) fmt::print(stderr, "waiting for the device: {}\n", Message(lock.status()));
     told = true;

@@ -38,7 +38,8 @@ std::string FirstLine(const std::string& path) {
 std::string CpuInfo(const std::string& key) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind(key, 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+    if (line.rfind(key, 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
   }
   return "";
 }
@@ -47,43 +48,62 @@ void ExamineProcessor(std::vector<Finding>* out) {
   const Target host = Target::Host();
   const std::string name = CpuInfo("model name");
   const bool virtual_machine = CpuInfo("flags").find(" hypervisor") != std::string::npos;
-  out->push_back({"processor", fmt::format("{}{}", name.empty() ? host.arch : name, virtual_machine ? " (virtual machine)" : "")});
+  out->push_back({"processor", fmt::format("{}{}", name.empty() ? host.arch : name,
+                                           virtual_machine ? " (virtual machine)" : "")});
   const bool wide = host.arch != "x86_64" || (host.Has("avx2") && host.Has("fma"));
-  out->push_back({"target", host.ToString(), wide ? Level::kOk : Level::kNote, wide ? "" : "without AVX2 and FMA kernels are several times slower; nothing can be done about it"});
-  out->push_back({"caches", fmt::format("L1d {}, L2 {}, L3 {}", BytesText(static_cast<double>(host.l1d_bytes)), BytesText(static_cast<double>(host.l2_bytes)),
-                                        host.l3_bytes ? BytesText(static_cast<double>(host.l3_bytes)) : "unknown")});
+  out->push_back({"target", host.ToString(), wide ? Level::kOk : Level::kNote,
+                  wide ? ""
+                       : "without AVX2 and FMA kernels are several times slower; nothing can be "
+                         "done about it"});
+  out->push_back(
+      {"caches",
+       fmt::format("L1d {}, L2 {}, L3 {}", BytesText(static_cast<double>(host.l1d_bytes)),
+                   BytesText(static_cast<double>(host.l2_bytes)),
+                   host.l3_bytes ? BytesText(static_cast<double>(host.l3_bytes)) : "unknown")});
   const int usable = AvailableProcessors();
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   out->push_back({"processors", fmt::format("{} usable of {} online", usable, online)});
   std::set<std::string> sharing;
   for (int cpu = 0; cpu < online; ++cpu) {
-    const std::string siblings = FirstLine(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    const std::string siblings =
+        FirstLine(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
     if (siblings.find_first_of(",-") != std::string::npos) sharing.insert(siblings);
   }
   if (!sharing.empty()) {
-    out->push_back({"hyper-threads", fmt::format("{} cores run two threads each", sharing.size()), Level::kNote,
-                    "leave the second thread of a core idle while tuning, or tune with at most as many --threads as cores"});
+    out->push_back({"hyper-threads", fmt::format("{} cores run two threads each", sharing.size()),
+                    Level::kNote,
+                    "leave the second thread of a core idle while tuning, or tune with at most as "
+                    "many --threads as cores"});
   }
 }
 
 void ExamineClocks(std::vector<Finding>* out) {
   const std::string governor = FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (governor.empty()) {
-    out->push_back({"clock governor", "unknown (the system does not show it, as in most virtual machines)"});
+    out->push_back(
+        {"clock governor", "unknown (the system does not show it, as in most virtual machines)"});
   } else if (governor == "performance") {
     out->push_back({"clock governor", governor});
   } else {
-    out->push_back({"clock governor", governor, Level::kNote, "for steady figures: cpupower frequency-set -g performance"});
+    out->push_back({"clock governor", governor, Level::kNote,
+                    "for steady figures: cpupower frequency-set -g performance"});
   }
-  const std::string no_turbo = FirstLine("/sys/devices/system/cpu/intel_pstate/no_turbo"), boost = FirstLine("/sys/devices/system/cpu/cpufreq/boost");
+  const std::string no_turbo = FirstLine("/sys/devices/system/cpu/intel_pstate/no_turbo"),
+                    boost = FirstLine("/sys/devices/system/cpu/cpufreq/boost");
   if (no_turbo == "0" || boost == "1") {
-    out->push_back({"turbo", "on", Level::kNote, "for steady figures: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo (or 0 > .../cpufreq/boost)"});
+    out->push_back({"turbo", "on", Level::kNote,
+                    "for steady figures: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo "
+                    "(or 0 > .../cpufreq/boost)"});
   } else {
     out->push_back({"turbo", no_turbo == "1" || boost == "0" ? "off" : "unknown"});
   }
-  const std::string source = FirstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-  const bool cheap = source.empty() || source == "tsc" || source == "arch_sys_counter" || source == "kvm-clock";
-  out->push_back({"clock source", source.empty() ? "unknown" : source, cheap ? Level::kOk : Level::kNote, cheap ? "" : "reading the time is slow; boot with clocksource=tsc"});
+  const std::string source =
+      FirstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  const bool cheap =
+      source.empty() || source == "tsc" || source == "arch_sys_counter" || source == "kvm-clock";
+  out->push_back({"clock source", source.empty() ? "unknown" : source,
+                  cheap ? Level::kOk : Level::kNote,
+                  cheap ? "" : "reading the time is slow; boot with clocksource=tsc"});
 }
 
 // How even a fixed piece of work runs: (p90 - min) / min over a quarter of a second.
@@ -100,8 +120,13 @@ void ExamineNoise(std::vector<Finding>* out) {
   }
   const double least = Quantile(ms, 0), spread = (Quantile(ms, 0.9) - least) / least;
   const bool noisy = spread > 0.1;
-  out->push_back({"noise", fmt::format("{:.1f} % (how much longer equal work takes, 90th percentile against the best)", 100 * spread), noisy ? Level::kNote : Level::kOk,
-                  noisy ? "something else uses this machine; tuning still compares fairly, but needs longer" : ""});
+  out->push_back(
+      {"noise",
+       fmt::format("{:.1f} % (how much longer equal work takes, 90th percentile against the best)",
+                   100 * spread),
+       noisy ? Level::kNote : Level::kOk,
+       noisy ? "something else uses this machine; tuning still compares fairly, but needs longer"
+             : ""});
   const std::string load = FirstLine("/proc/loadavg");
   out->push_back({"load", load.substr(0, load.find(' '))});
 }
@@ -111,20 +136,28 @@ bool InChild(int (*probe)()) {
   const pid_t pid = fork();
   if (pid == 0) _exit(probe() == 0 ? 0 : 1);
   int status = 1;
-  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+         WEXITSTATUS(status) == 0;
 }
 
 void ExamineSandbox(std::vector<Finding>* out) {
   auto feature = [&](const char* what, bool there, const char* value, const char* fix) {
-    out->push_back({what, there ? value : "not available", there ? Level::kOk : Level::kNote, there ? "" : fix});
+    out->push_back({what, there ? value : "not available", there ? Level::kOk : Level::kNote,
+                    there ? "" : fix});
   };
-  feature("user namespaces", InChild([] { return unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET); }), "available",
-          "candidates run with fewer walls around them; sysctl kernel.unprivileged_userns_clone=1, or run outside the container");
-  feature("seccomp", prctl(PR_GET_SECCOMP) >= 0, "available", "candidates can call any system call; use a kernel with CONFIG_SECCOMP_FILTER");
-  const long landlock = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  feature("landlock", landlock > 0, "available", "candidates can read your files; Linux 5.13 or later with Landlock enabled closes that");
+  feature("user namespaces",
+          InChild([] { return unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET); }), "available",
+          "candidates run with fewer walls around them; sysctl kernel.unprivileged_userns_clone=1, "
+          "or run outside the container");
+  feature("seccomp", prctl(PR_GET_SECCOMP) >= 0, "available",
+          "candidates can call any system call; use a kernel with CONFIG_SECCOMP_FILTER");
+  const long landlock =
+      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  feature("landlock", landlock > 0, "available",
+          "candidates can read your files; Linux 5.13 or later with Landlock enabled closes that");
   std::error_code ignored;
-  const bool cgroups = std::filesystem::exists("/sys/fs/cgroup/cgroup.controllers", ignored) || std::filesystem::exists("/sys/fs/cgroup/memory", ignored);
+  const bool cgroups = std::filesystem::exists("/sys/fs/cgroup/cgroup.controllers", ignored) ||
+                       std::filesystem::exists("/sys/fs/cgroup/memory", ignored);
   feature("cgroups", cgroups, "mounted", "memory of candidates is limited by address space only");
 }
 
@@ -134,23 +167,31 @@ void ExamineDevices(std::vector<Finding>* out) {
     if (handle) dlclose(handle);
     return handle != nullptr;
   };
-  out->push_back({"NVIDIA GPU", library("libcuda.so.1") ? "driver found" : "none (no libcuda.so.1)"});
-  out->push_back({"OpenCL", library("libOpenCL.so.1") ? "loader found" : "none (no libOpenCL.so.1)"});
+  out->push_back(
+      {"NVIDIA GPU", library("libcuda.so.1") ? "driver found" : "none (no libcuda.so.1)"});
+  out->push_back(
+      {"OpenCL", library("libOpenCL.so.1") ? "loader found" : "none (no libOpenCL.so.1)"});
 }
 
 void ExamineInstallation(const std::string& state_dir, std::vector<Finding>* out) {
   const StatusOr<std::string> dir = StateDir(state_dir);
   if (!dir.ok()) {
-    out->push_back({"state folder", Message(dir.status()), Level::kFail, "name a folder one can write with --state-dir or WHET_STATE_DIR"});
+    out->push_back({"state folder", Message(dir.status()), Level::kFail,
+                    "name a folder one can write with --state-dir or WHET_STATE_DIR"});
   } else {
     const StatusOr<FileLock> lock = FileLock::TryAcquire(DeviceLockPath(*dir, 0), "whet doctor");
     const bool busy = lock.status().code() == absl::StatusCode::kUnavailable;
-    out->push_back({"state folder", *dir, lock.ok() || busy ? Level::kOk : Level::kFail, lock.ok() || busy ? "" : Message(lock.status())});
+    out->push_back({"state folder", *dir, lock.ok() || busy ? Level::kOk : Level::kFail,
+                    lock.ok() || busy ? "" : Message(lock.status())});
     out->push_back({"device lock", busy ? Message(lock.status()) : "free"});
   }
-  for (const char* program : {"whet-builder", "whet-runner", "rpc-worker", "rpc-tracker", "tuner-server"}) {
+  for (const char* program :
+       {"whet-builder", "whet-runner", "rpc-worker", "rpc-tracker", "tuner-server"}) {
     const StatusOr<std::string> path = FindProgram(program);
-    out->push_back({program, path.ok() ? std::filesystem::path(*path).lexically_normal().string() : Message(path.status()), path.ok() ? Level::kOk : Level::kFail,
+    out->push_back({program,
+                    path.ok() ? std::filesystem::path(*path).lexically_normal().string()
+                              : Message(path.status()),
+                    path.ok() ? Level::kOk : Level::kFail,
                     path.ok() ? "" : "build or install it beside `whet`"});
   }
 }

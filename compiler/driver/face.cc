@@ -27,22 +27,28 @@ Face Decode(int index, int cells, int anchors_per_cell, double score, const floa
 std::vector<float> FaceInput(const Image& picture) {
   const Image small = Resize(picture, kFaceInput, kFaceInput);
   std::vector<float> input(small.rgb.size());
-  std::transform(small.rgb.begin(), small.rgb.end(), input.begin(), [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
+  std::transform(small.rgb.begin(), small.rgb.end(), input.begin(),
+                 [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
   return input;
 }
 
-StatusOr<Face> BestFace(std::span<const float> scores16, std::span<const float> scores8, std::span<const float> boxes16,
-                        std::span<const float> boxes8) {
-  if (scores16.size() != kScores16 || scores8.size() != kScores8 || boxes16.size() != kScores16 * kRow || boxes8.size() != kScores8 * kRow) {
-    return InvalidArgument("the outputs have {}, {}, {} and {} elements; a 128x128 BlazeFace gives {}, {}, {} and {}", scores16.size(), scores8.size(),
-                           boxes16.size(), boxes8.size(), kScores16, kScores8, kScores16 * kRow, kScores8 * kRow);
+StatusOr<Face> BestFace(std::span<const float> scores16, std::span<const float> scores8,
+                        std::span<const float> boxes16, std::span<const float> boxes8) {
+  if (scores16.size() != kScores16 || scores8.size() != kScores8 ||
+      boxes16.size() != kScores16 * kRow || boxes8.size() != kScores8 * kRow) {
+    return InvalidArgument(
+        "the outputs have {}, {}, {} and {} elements; a 128x128 BlazeFace gives {}, {}, {} and {}",
+        scores16.size(), scores8.size(), boxes16.size(), boxes8.size(), kScores16, kScores8,
+        kScores16 * kRow, kScores8 * kRow);
   }
   Face best;
   best.score = -1;
-  auto look = [&](std::span<const float> scores, std::span<const float> boxes, int cells, int per_cell) {
+  auto look = [&](std::span<const float> scores, std::span<const float> boxes, int cells,
+                  int per_cell) {
     for (int i = 0; i < static_cast<int>(scores.size()); ++i) {
       const double score = Sigmoid(scores[static_cast<size_t>(i)]);
-      if (score > best.score) best = Decode(i, cells, per_cell, score, &boxes[static_cast<size_t>(i) * kRow]);
+      if (score > best.score)
+        best = Decode(i, cells, per_cell, score, &boxes[static_cast<size_t>(i) * kRow]);
     }
   };
   look(scores16, boxes16, 16, 2);
@@ -55,7 +61,8 @@ std::string WrongFace(const Face& face, const ExpectedFace& e) {
   std::string wrong;
   auto check = [&](const char* what, double got, double want, double tolerance) {
     if (std::abs(got - want) <= tolerance) return;  // false for NaN
-    wrong += fmt::format("{}{} is {:.4f}, expected {:.4f} within {:.4f}", wrong.empty() ? "" : "; ", what, got, want, tolerance);
+    wrong += fmt::format("{}{} is {:.4f}, expected {:.4f} within {:.4f}", wrong.empty() ? "" : "; ",
+                         what, got, want, tolerance);
   };
   check("the score", face.score, e.score, e.score_tolerance);
   check("the centre's x", face.x, e.x, e.position_tolerance);
@@ -66,7 +73,8 @@ std::string WrongFace(const Face& face, const ExpectedFace& e) {
 void DrawFace(Image& picture, const Face& f) {
   const uint8_t green[3] = {40, 220, 60};
   auto pixel = [](double share, int size) { return static_cast<int>(std::lround(share * size)); };
-  DrawRectangle(picture, pixel(f.x - f.width / 2, picture.width), pixel(f.y - f.height / 2, picture.height), pixel(f.x + f.width / 2, picture.width),
+  DrawRectangle(picture, pixel(f.x - f.width / 2, picture.width),
+                pixel(f.y - f.height / 2, picture.height), pixel(f.x + f.width / 2, picture.width),
                 pixel(f.y + f.height / 2, picture.height), std::max(2, picture.width / 128), green);
 }
 

@@ -29,19 +29,31 @@ Flags::Handle Flags::Add(const std::string& names, int64_t* value, const std::st
 Flags::Handle Flags::Add(const std::string& names, double* value, const std::string& help) {
   return Handle(app_->add_option(names, *value, help)->capture_default_str()->type_name("NUMBER"));
 }
-Flags::Handle Flags::Add(const std::string& names, bool* value, const std::string& help) { return Handle(app_->add_flag(names, *value, help)); }
-Flags::Handle Flags::Add(const std::string& names, std::vector<std::string>* values, const std::string& help) {
-  CLI::Option* o = app_->add_option(names, *values, help)->type_name("TEXT")->type_size(1)->expected(-1)->take_all();
+Flags::Handle Flags::Add(const std::string& names, bool* value, const std::string& help) {
+  return Handle(app_->add_flag(names, *value, help));
+}
+Flags::Handle Flags::Add(const std::string& names, std::vector<std::string>* values,
+                         const std::string& help) {
+  CLI::Option* o = app_->add_option(names, *values, help)
+                       ->type_name("TEXT")
+                       ->type_size(1)
+                       ->expected(-1)
+                       ->take_all();
   o->allow_extra_args(false);  // `--input a.npy face.so`: the second one is not the flag's
   return Handle(o);
 }
-Flags::Handle Flags::Positional(const std::string& name, std::string* value, const std::string& help, Need need) {
+Flags::Handle Flags::Positional(const std::string& name, std::string* value,
+                                const std::string& help, Need need) {
   CLI::Option* o = app_->add_option(name, *value, help)->type_name("");
   if (need == Need::kRequired) o->required();
   return Handle(o);
 }
 
-void Flags::Json(std::string* value) { Add("--json", value, "write the result as JSON to this file; '-': to standard output, and nothing else").Value("FILE|-"); }
+void Flags::Json(std::string* value) {
+  Add("--json", value,
+      "write the result as JSON to this file; '-': to standard output, and nothing else")
+      .Value("FILE|-");
+}
 
 void Flags::Notes(const std::string& text) {
   notes_ = text;
@@ -56,7 +68,9 @@ void Flags::ShowFooter() {
   std::string footer = notes_;
   if (!examples_.empty()) footer += footer.empty() ? "Examples:" : "\n\nExamples:";
   for (const std::string& e : examples_) footer += "\n  " + e;
-  app_->footer(footer + "\n\nA flag may also come from WHET_<FLAG> in the environment or from a TOML file (--config FILE); the command line wins.");
+  app_->footer(footer +
+               "\n\nA flag may also come from WHET_<FLAG> in the environment or from a TOML file "
+               "(--config FILE); the command line wins.");
 }
 
 double ParseSeconds(std::string_view text) {

@@ -1,6 +1,7 @@
-// The flags of one verb, bound to the fields of its options struct. A thin face on CLI11 and compiler/support/config.h
-// (command line, then WHET_<FLAG>, then --config), for two reasons: a file that includes CLI11 compiles for five seconds,
-// and there are a dozen verbs; and every verb's --help has the same form, examples included.
+// The flags of one verb, bound to the fields of its options struct. A thin face on CLI11 and
+// compiler/support/config.h (command line, then WHET_<FLAG>, then --config), for two reasons: a
+// file that includes CLI11 compiles for five seconds, and there are a dozen verbs; and every verb's
+// --help has the same form, examples included.
 //   void Declare(Flags& flags) override {
 //     flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)");
 //     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
@@ -20,7 +21,13 @@ class Option;
 namespace whet::driver {
 
 // What a verb's process ends with; scripts rely on these.
-enum ExitCode { kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitUnreachable = 3, kExitInterrupted = 130 };
+enum ExitCode {
+  kExitDone = 0,
+  kExitFailed = 1,
+  kExitUsage = 2,
+  kExitUnreachable = 3,
+  kExitInterrupted = 130
+};
 
 class Flags {
  public:
@@ -37,7 +44,8 @@ class Flags {
     CLI::Option* option_;
   };
 
-  // The variable holds the default. `names` as CLI11 takes them: "-o,--output". Vectors: the flag may be repeated.
+  // The variable holds the default. `names` as CLI11 takes them: "-o,--output". Vectors: the flag
+  // may be repeated.
   Handle Add(const std::string& names, std::string* value, const std::string& help);
   Handle Add(const std::string& names, int64_t* value, const std::string& help);
   Handle Add(const std::string& names, double* value, const std::string& help);
@@ -45,7 +53,8 @@ class Flags {
   Handle Add(const std::string& names, std::vector<std::string>* values, const std::string& help);
   // Arguments without a flag, in order.
   enum class Need { kRequired, kOptional };
-  Handle Positional(const std::string& name, std::string* value, const std::string& help, Need need = Need::kRequired);
+  Handle Positional(const std::string& name, std::string* value, const std::string& help,
+                    Need need = Need::kRequired);
   // `--json FILE|-`, the same for every verb.
   void Json(std::string* value);
 

@@ -27,7 +27,9 @@ StatusOr<std::string> ReadWhole(const std::string& path) {
   if (!in) return NotFound("cannot open '{}': {}", path, std::strerror(errno));
   in.seekg(0, std::ios::end);
   const auto size = static_cast<int64_t>(in.tellg());
-  if (size < 0 || size > kMaxFileBytes) return InvalidArgument("'{}' has {} bytes; pictures have at most {}", path, size, kMaxFileBytes);
+  if (size < 0 || size > kMaxFileBytes)
+    return InvalidArgument("'{}' has {} bytes; pictures have at most {}", path, size,
+                           kMaxFileBytes);
   in.seekg(0);
   std::string bytes(static_cast<size_t>(size), '\0');
   if (!in.read(bytes.data(), size)) return InvalidArgument("cannot read '{}'", path);
@@ -39,7 +41,8 @@ bool IsJpeg(std::string_view b) { return b.substr(0, 3) == "\xff\xd8\xff"; }
 
 Status CheckSize(const std::string& path, uint32_t width, uint32_t height) {
   if (width == 0 || height == 0 || width > kMaxSide || height > kMaxSide) {
-    return InvalidArgument("'{}' is {}x{} pixels; allowed are 1 to {} a side", path, width, height, kMaxSide);
+    return InvalidArgument("'{}' is {}x{} pixels; allowed are 1 to {} a side", path, width, height,
+                           kMaxSide);
   }
   return OkStatus();
 }
@@ -47,7 +50,8 @@ Status CheckSize(const std::string& path, uint32_t width, uint32_t height) {
 StatusOr<Image> DecodePng(const std::string& path, const std::string& bytes) {
   png_image png = {};
   png.version = PNG_IMAGE_VERSION;
-  if (!png_image_begin_read_from_memory(&png, bytes.data(), bytes.size())) return InvalidArgument("'{}': {}", path, png.message);
+  if (!png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()))
+    return InvalidArgument("'{}': {}", path, png.message);
   Status size = CheckSize(path, png.width, png.height);
   if (!size.ok()) {
     png_image_free(&png);
@@ -76,8 +80,10 @@ void OnJpegError(j_common_ptr info) {
   std::longjmp(error->back, 1);
 }
 
-// No object with a destructor lives between setjmp and a possible longjmp. False: `error` has the message.
-bool DecodeJpegInto(std::span<const unsigned char> bytes, jpeg_decompress_struct* info, JpegError* error, Image* image) {
+// No object with a destructor lives between setjmp and a possible longjmp. False: `error` has the
+// message.
+bool DecodeJpegInto(std::span<const unsigned char> bytes, jpeg_decompress_struct* info,
+                    JpegError* error, Image* image) {
   info->err = jpeg_std_error(&error->base);
   error->base.error_exit = OnJpegError;
   error->base.output_message = [](j_common_ptr) {};  // warnings do not belong on standard error
@@ -99,7 +105,8 @@ bool DecodeJpegInto(std::span<const unsigned char> bytes, jpeg_decompress_struct
   image->height = static_cast<int>(info->output_height);
   image->rgb.resize(static_cast<size_t>(image->width) * image->height * 3);
   while (info->output_scanline < info->output_height) {
-    JSAMPROW row = image->rgb.data() + static_cast<size_t>(info->output_scanline) * image->width * 3;
+    JSAMPROW row =
+        image->rgb.data() + static_cast<size_t>(info->output_scanline) * image->width * 3;
     jpeg_read_scanlines(info, &row, 1);
   }
   jpeg_finish_decompress(info);
@@ -111,10 +118,12 @@ StatusOr<Image> DecodeJpeg(const std::string& path, const std::string& bytes) {
   Image image;
   jpeg_decompress_struct info = {};
   JpegError error = {};
-  if (!DecodeJpegInto({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}, &info, &error, &image)) {
+  if (!DecodeJpegInto({reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}, &info,
+                      &error, &image)) {
     return InvalidArgument("'{}': {}", path, error.message);
   }
-  WHET_RETURN_IF_ERROR(CheckSize(path, static_cast<uint32_t>(image.width), static_cast<uint32_t>(image.height)));
+  WHET_RETURN_IF_ERROR(
+      CheckSize(path, static_cast<uint32_t>(image.width), static_cast<uint32_t>(image.height)));
   return image;
 }
 
@@ -176,25 +185,31 @@ Status WritePng(const std::string& path, const Image& image) {
 }
 
 StatusOr<Image> Crop(const Image& image, int x, int y, int width, int height) {
-  if (x < 0 || y < 0 || width < 1 || height < 1 || width > image.width - x || height > image.height - y) {
-    return InvalidArgument("crop {}x{} at ({},{}) reaches beyond the picture of {}x{}", width, height, x, y, image.width, image.height);
+  if (x < 0 || y < 0 || width < 1 || height < 1 || width > image.width - x ||
+      height > image.height - y) {
+    return InvalidArgument("crop {}x{} at ({},{}) reaches beyond the picture of {}x{}", width,
+                           height, x, y, image.width, image.height);
   }
   Image out{width, height, {}};
   out.rgb.resize(static_cast<size_t>(width) * height * 3);
-  for (int row = 0; row < height; ++row) std::memcpy(out.at(0, row), image.at(x, y + row), static_cast<size_t>(width) * 3);
+  for (int row = 0; row < height; ++row)
+    std::memcpy(out.at(0, row), image.at(x, y + row), static_cast<size_t>(width) * 3);
   return out;
 }
 
 Image Resize(const Image& image, int width, int height) {
   if (width == image.width && height == image.height) return image;
-  const std::vector<Taps> columns = TriangleTaps(image.width, width), rows = TriangleTaps(image.height, height);
-  Image wide{width, image.height, std::vector<uint8_t>(static_cast<size_t>(width) * image.height * 3)};
+  const std::vector<Taps> columns = TriangleTaps(image.width, width),
+                          rows = TriangleTaps(image.height, height);
+  Image wide{width, image.height,
+             std::vector<uint8_t>(static_cast<size_t>(width) * image.height * 3)};
   for (int y = 0; y < image.height; ++y) {
     for (int x = 0; x < width; ++x) {
       const Taps& t = columns[static_cast<size_t>(x)];
       for (int c = 0; c < 3; ++c) {
         float sum = 0;
-        for (size_t i = 0; i < t.weights.size(); ++i) sum += t.weights[i] * image.at(t.first + static_cast<int>(i), y)[c];
+        for (size_t i = 0; i < t.weights.size(); ++i)
+          sum += t.weights[i] * image.at(t.first + static_cast<int>(i), y)[c];
         wide.at(x, y)[c] = Round8(sum);
       }
     }
@@ -204,17 +219,20 @@ Image Resize(const Image& image, int width, int height) {
     const Taps& t = rows[static_cast<size_t>(y)];
     for (int x = 0; x < width * 3; ++x) {
       float sum = 0;
-      for (size_t i = 0; i < t.weights.size(); ++i) sum += t.weights[i] * wide.at(0, t.first + static_cast<int>(i))[x];
+      for (size_t i = 0; i < t.weights.size(); ++i)
+        sum += t.weights[i] * wide.at(0, t.first + static_cast<int>(i))[x];
       out.at(0, y)[x] = Round8(sum);
     }
   }
   return out;
 }
 
-void DrawRectangle(Image& image, int x0, int y0, int x1, int y1, int thickness, const uint8_t color[3]) {
+void DrawRectangle(Image& image, int x0, int y0, int x1, int y1, int thickness,
+                   const uint8_t color[3]) {
   for (int y = std::max(y0, 0); y <= std::min(y1, image.height - 1); ++y) {
     for (int x = std::max(x0, 0); x <= std::min(x1, image.width - 1); ++x) {
-      if (x - x0 < thickness || x1 - x < thickness || y - y0 < thickness || y1 - y < thickness) std::memcpy(image.at(x, y), color, 3);
+      if (x - x0 < thickness || x1 - x < thickness || y - y0 < thickness || y1 - y < thickness)
+        std::memcpy(image.at(x, y), color, 3);
     }
   }
 }

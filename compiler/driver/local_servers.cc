@@ -37,7 +37,8 @@ std::string Tail(const std::string& path) {
 
 }  // namespace
 
-StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name, std::vector<std::string> args) const {
+StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name,
+                                                   std::vector<std::string> args) const {
   WHET_ASSIGN_OR_RETURN(const std::string program, FindProgram(name));
   Child child{name, log_dir_ + "/" + name + ".log"};
   int out[2];
@@ -52,7 +53,8 @@ StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name, std:
   if (child.pid == 0) {  // only calls that are safe between fork and exec
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || dup2(null, 0) < 0 || dup2(out[1], 1) < 0 || dup2(log, 2) < 0) _exit(127);
+    if (getppid() != parent || dup2(null, 0) < 0 || dup2(out[1], 1) < 0 || dup2(log, 2) < 0)
+      _exit(127);
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -73,9 +75,12 @@ Status LocalServers::AwaitPorts(Child& server) {
   const auto until = Clock::now() + kStartLimit;
   std::string text;
   while (server_.empty() || tracker_.empty()) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd p = {server.out, POLLIN, 0};
-    if (left <= 0 || poll(&p, 1, static_cast<int>(left)) == 0) return Unavailable("{} did not listen within {} s:\n{}", server.name, kStartLimit.count(), Tail(server.log));
+    if (left <= 0 || poll(&p, 1, static_cast<int>(left)) == 0)
+      return Unavailable("{} did not listen within {} s:\n{}", server.name, kStartLimit.count(),
+                         Tail(server.log));
     char buffer[512];
     const ssize_t n = read(server.out, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
@@ -101,7 +106,9 @@ StatusOr<std::unique_ptr<LocalServers>> LocalServers::Start(const LocalServersOp
     s->log_dir_ = dir;
     s->own_log_dir_ = true;
   }
-  WHET_ASSIGN_OR_RETURN(s->server_child_, s->Launch("tuner-server", {"--tracker", ":0", "--listen", "127.0.0.1:0", "--db", options.db}));
+  WHET_ASSIGN_OR_RETURN(s->server_child_,
+                        s->Launch("tuner-server", {"--tracker", ":0", "--listen", "127.0.0.1:0",
+                                                   "--db", options.db}));
   WHET_RETURN_IF_ERROR(s->AwaitPorts(s->server_child_));
   std::vector<std::string> worker = {"--key", kKey, "--tracker", s->tracker_};
   if (!options.state_dir.empty()) worker.insert(worker.end(), {"--state-dir", options.state_dir});

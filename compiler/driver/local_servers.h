@@ -1,7 +1,8 @@
-// The embedded mode of `whet tune`: a tuner server (its tracker inside) and a worker for this machine, as child processes
-// on loopback ports of the system's choice: the same programs and protocol as on a fleet, so that what is shown here is
-// what runs there. They are in a process group of their own (Ctrl-C reaches only us, and we stop them in order) and die
-// with us however we die. Must be started before the process has threads. Owned by one thread.
+// The embedded mode of `whet tune`: a tuner server (its tracker inside) and a worker for this
+// machine, as child processes on loopback ports of the system's choice: the same programs and
+// protocol as on a fleet, so that what is shown here is what runs there. They are in a process
+// group of their own (Ctrl-C reaches only us, and we stop them in order) and die with us however we
+// die. Must be started before the process has threads. Owned by one thread.
 #pragma once
 #include <sys/types.h>
 
@@ -14,9 +15,10 @@
 namespace whet::driver {
 
 struct LocalServersOptions {
-  std::string db;          // tuning log of the server
-  std::string state_dir;   // of the worker; empty: the default
-  std::string log_dir;     // their standard error goes to files there; empty: a folder under /tmp, deleted at the end
+  std::string db;         // tuning log of the server
+  std::string state_dir;  // of the worker; empty: the default
+  std::string log_dir;    // their standard error goes to files there; empty: a folder under /tmp,
+                          // deleted at the end
 };
 
 class LocalServers {

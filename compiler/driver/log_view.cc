@@ -13,14 +13,21 @@ using Json = nlohmann::ordered_json;
 Json FailuresJson(const std::array<int64_t, db::kFailureKinds>& counts) {
   Json failures = Json::object();
   for (int k = 1; k < db::kFailureKinds; ++k) {  // 0 is no failure
-    if (counts[static_cast<size_t>(k)] > 0) failures[std::string(db::FailureName(static_cast<db::FailureKind>(k)))] = counts[static_cast<size_t>(k)];
+    if (counts[static_cast<size_t>(k)] > 0)
+      failures[std::string(db::FailureName(static_cast<db::FailureKind>(k)))] =
+          counts[static_cast<size_t>(k)];
   }
   return failures;
 }
 
 Json TaskKeyJson(const db::TaskStats& t) {
-  return {{"workload", t.key.workload.Hex()}, {"summary", t.op_summary},         {"target", t.key.target}, {"threads", t.key.threads},
-          {"cache_mode", std::string(db::CacheModeName(t.key.cache_mode))}, {"codegen_version", t.codegen_version}, {"trials", t.trials}};
+  return {{"workload", t.key.workload.Hex()},
+          {"summary", t.op_summary},
+          {"target", t.key.target},
+          {"threads", t.key.threads},
+          {"cache_mode", std::string(db::CacheModeName(t.key.cache_mode))},
+          {"codegen_version", t.codegen_version},
+          {"trials", t.trials}};
 }
 
 std::string Ms(double ns) { return ns > 0 ? fmt::format("{:.4f}", ns * 1e-6) : "-"; }
@@ -52,16 +59,22 @@ StatusOr<Json> BestJson(db::LogReader& log) {
     }
     tasks.push_back(std::move(task));
   }
-  return Json{{"log_id", log.log_id()}, {"generation", log.generation()}, {"damaged_rows", stats.damaged_rows}, {"tasks", tasks}};
+  return Json{{"log_id", log.log_id()},
+              {"generation", log.generation()},
+              {"damaged_rows", stats.damaged_rows},
+              {"tasks", tasks}};
 }
 
 void PrintBest(const Json& best) {
   fmt::print("{:>10} {:>10} {:>7} {:>7}  task\n", "default ms", "best ms", "ratio", "trials");
   for (const Json& t : best["tasks"]) {
     const bool won = t.contains("trace");
-    fmt::print("{:>10} {:>10} {:>7} {:>7}  {} ({} thread{}){}\n", Ms(t["default_ms"].get<double>() * 1e6), won ? Ms(t["best_ms"].get<double>() * 1e6) : "-",
-               won ? fmt::format("{:.3f}", t["ratio"].get<double>()) : "-", t["trials"].get<int64_t>(), t["summary"].get<std::string>(), t["threads"].get<int>(),
-               t["threads"].get<int>() == 1 ? "" : "s", won ? "" : ": " + t["why"].get<std::string>());
+    fmt::print(
+        "{:>10} {:>10} {:>7} {:>7}  {} ({} thread{}){}\n", Ms(t["default_ms"].get<double>() * 1e6),
+        won ? Ms(t["best_ms"].get<double>() * 1e6) : "-",
+        won ? fmt::format("{:.3f}", t["ratio"].get<double>()) : "-", t["trials"].get<int64_t>(),
+        t["summary"].get<std::string>(), t["threads"].get<int>(),
+        t["threads"].get<int>() == 1 ? "" : "s", won ? "" : ": " + t["why"].get<std::string>());
   }
   if (best["tasks"].empty()) fmt::print("the log has no trials\n");
 }
@@ -76,19 +89,31 @@ StatusOr<Json> StatsJson(db::LogReader& log) {
     task["imported"] = t.imported;
     tasks.push_back(std::move(task));
   }
-  return Json{{"log_id", log.log_id()},          {"generation", log.generation()}, {"trials", stats.trials},     {"failed", FailuresJson(stats.by_failure)},
-              {"late", stats.late},              {"imported", stats.imported},     {"first_ms", stats.first_ms}, {"last_ms", stats.last_ms},
-              {"damaged_rows", stats.damaged_rows}, {"tasks", tasks}};
+  return Json{{"log_id", log.log_id()},
+              {"generation", log.generation()},
+              {"trials", stats.trials},
+              {"failed", FailuresJson(stats.by_failure)},
+              {"late", stats.late},
+              {"imported", stats.imported},
+              {"first_ms", stats.first_ms},
+              {"last_ms", stats.last_ms},
+              {"damaged_rows", stats.damaged_rows},
+              {"tasks", tasks}};
 }
 
 void PrintStats(const Json& stats) {
-  fmt::print("{} trials of {} tasks, {} late, {} imported, {} damaged rows\n", stats["trials"].get<int64_t>(), stats["tasks"].size(), stats["late"].get<int64_t>(),
+  fmt::print("{} trials of {} tasks, {} late, {} imported, {} damaged rows\n",
+             stats["trials"].get<int64_t>(), stats["tasks"].size(), stats["late"].get<int64_t>(),
              stats["imported"].get<int64_t>(), stats["damaged_rows"].get<int64_t>());
-  for (const auto& [kind, count] : stats["failed"].items()) fmt::print("  failed, {}: {}\n", kind, count.get<int64_t>());
+  for (const auto& [kind, count] : stats["failed"].items())
+    fmt::print("  failed, {}: {}\n", kind, count.get<int64_t>());
   for (const Json& t : stats["tasks"]) {
     std::string failed;
-    for (const auto& [kind, count] : t["failed"].items()) failed += fmt::format("{}{} {}", failed.empty() ? "; failed: " : ", ", count.get<int64_t>(), kind);
-    fmt::print("{:>7}  {}{}\n", t["trials"].get<int64_t>(), t["summary"].get<std::string>(), failed);
+    for (const auto& [kind, count] : t["failed"].items())
+      failed +=
+          fmt::format("{}{} {}", failed.empty() ? "; failed: " : ", ", count.get<int64_t>(), kind);
+    fmt::print("{:>7}  {}{}\n", t["trials"].get<int64_t>(), t["summary"].get<std::string>(),
+               failed);
   }
 }
 

@@ -1,4 +1,5 @@
-// What `whet log` and `whet inspect DB` print about a tuning log: as JSON, and as tables for people. Reads only.
+// What `whet log` and `whet inspect DB` print about a tuning log: as JSON, and as tables for
+// people. Reads only.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 
@@ -12,7 +13,8 @@ namespace whet::driver {
 // Opens for reading and prints the log's warnings on standard error.
 StatusOr<std::unique_ptr<db::LogReader>> OpenLog(const std::string& path);
 
-// Per task: key, trials, the default's and the best record's times, the winning trace, or why there is none.
+// Per task: key, trials, the default's and the best record's times, the winning trace, or why there
+// is none.
 StatusOr<nlohmann::ordered_json> BestJson(db::LogReader& log);
 void PrintBest(const nlohmann::ordered_json& best);
 

@@ -17,7 +17,8 @@ namespace whet::driver {
 namespace {
 
 constexpr const char* kAbout =
-    "whet sharpens deep-learning models for the device they run on: it measures candidates for every part of a model and compiles it with the fastest.";
+    "whet sharpens deep-learning models for the device they run on: it measures candidates for "
+    "every part of a model and compiles it with the fastest.";
 
 std::vector<std::string> FlagNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -37,14 +38,18 @@ std::string UnknownName(const CLI::App& app, int argc, char** argv) {
     if (arg.rfind("--", 0) == 0) {
       const std::string bare = arg.substr(0, arg.find('='));
       std::vector<std::string> known = verb ? FlagNames(*verb) : std::vector<std::string>{"--help"};
-      for (const char* common : {"--config", "--dump-config", "--version"}) known.emplace_back(common);
+      for (const char* common : {"--config", "--dump-config", "--version"})
+        known.emplace_back(common);
       if (std::find(known.begin(), known.end(), bare) != known.end()) continue;
-      return fmt::format("unknown flag '{}'{}; the flags of '{}' are {}", bare, Suggestion(bare, known), verb ? "whet " + verb->get_name() : "whet", Join(known));
+      return fmt::format("unknown flag '{}'{}; the flags of '{}' are {}", bare,
+                         Suggestion(bare, known), verb ? "whet " + verb->get_name() : "whet",
+                         Join(known));
     }
     if (verb || arg.rfind('-', 0) == 0) continue;
     if (i > 1 && std::string(argv[i - 1]) == "--config") continue;
     if (std::find(verbs.begin(), verbs.end(), arg) == verbs.end()) {
-      return fmt::format("unknown verb '{}'{}; the verbs are {}", arg, Suggestion(arg, verbs), Join(verbs));
+      return fmt::format("unknown verb '{}'{}; the verbs are {}", arg, Suggestion(arg, verbs),
+                         Join(verbs));
     }
     verb = app.get_subcommand(arg);
   }
@@ -65,7 +70,9 @@ int Main(int argc, char** argv) {
     flags.push_back(std::make_unique<Flags>(sub));
     verbs.back()->Declare(*flags.back());
   }
-  app.footer("whet VERB --help explains a verb, with examples.\nExit codes: 0 done, 1 no valid winner or a check failed, 2 usage or bad input, 3 unreachable, 130 interrupted.");
+  app.footer(
+      "whet VERB --help explains a verb, with examples.\nExit codes: 0 done, 1 no valid winner or "
+      "a check failed, 2 usage or bad input, 3 unreachable, 130 interrupted.");
   if (const std::string wrong = UnknownName(app, argc, argv); !wrong.empty()) {
     fmt::print(stderr, "whet: {}\n", wrong);
     return kExitUsage;

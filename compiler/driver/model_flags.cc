@@ -17,50 +17,71 @@ bool ParseInteger(std::string_view text, int64_t least, int64_t* out) {
 // NAME=D,D,... A name may contain '='; the last one counts.
 Status ParseShape(const std::string& text, std::map<std::string, std::vector<int64_t>>* shapes) {
   const size_t eq = text.rfind('=');
-  if (eq == std::string::npos || eq == 0) return InvalidArgument("--shape '{}' is not NAME=D,D,...; write for example --shape x=1,3,224,224", text);
+  if (eq == std::string::npos || eq == 0)
+    return InvalidArgument(
+        "--shape '{}' is not NAME=D,D,...; write for example --shape x=1,3,224,224", text);
   std::vector<int64_t> dims;
   for (std::string_view rest = std::string_view(text).substr(eq + 1); !rest.empty();) {
     const size_t comma = std::min(rest.find_first_of(",x"), rest.size());
     int64_t d = 0;
-    if (!ParseInteger(rest.substr(0, comma), 1, &d)) return InvalidArgument("--shape '{}': '{}' is not a dimension (a number from 1)", text, rest.substr(0, comma));
+    if (!ParseInteger(rest.substr(0, comma), 1, &d))
+      return InvalidArgument("--shape '{}': '{}' is not a dimension (a number from 1)", text,
+                             rest.substr(0, comma));
     dims.push_back(d);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   const std::string name = text.substr(0, eq);
-  if (!shapes->emplace(name, dims).second) return InvalidArgument("--shape names '{}' twice; an artifact has one shape per input", name);
+  if (!shapes->emplace(name, dims).second)
+    return InvalidArgument("--shape names '{}' twice; an artifact has one shape per input", name);
   return OkStatus();
 }
 
 }  // namespace
 
 void ModelFlags::Declare(Flags& flags) {
-  flags.Add("--shape", &shapes_, "shape of an input with symbolic dimensions; may be repeated, once per input").Value("NAME=D,D,...");
-  flags.Add("--bind", &bindings_, "value of a symbolic dimension, wherever it appears").Value("NAME=VALUE");
-  flags.Add("--target", &options.target, "what to compile for: 'host', or target text as `whet doctor` prints it").Value("TARGET");
-  flags.Add("--threads", &threads_, "the number of threads that records are looked up and measured for").Range(1, 1024);
+  flags
+      .Add("--shape", &shapes_,
+           "shape of an input with symbolic dimensions; may be repeated, once per input")
+      .Value("NAME=D,D,...");
+  flags.Add("--bind", &bindings_, "value of a symbolic dimension, wherever it appears")
+      .Value("NAME=VALUE");
+  flags
+      .Add("--target", &options.target,
+           "what to compile for: 'host', or target text as `whet doctor` prints it")
+      .Value("TARGET");
+  flags
+      .Add("--threads", &threads_,
+           "the number of threads that records are looked up and measured for")
+      .Range(1, 1024);
   flags.Add("--db", &options.db, "tuning log").Value("FILE");
   flags.Add("--server", &options.server, "tuner server that holds the log").Value("HOST:PORT");
 }
 
 Status ModelFlags::Resolve() {
-  if (!options.db.empty() && !options.server.empty()) return InvalidArgument("--db and --server exclude each other: a server has its own log");
+  if (!options.db.empty() && !options.server.empty())
+    return InvalidArgument("--db and --server exclude each other: a server has its own log");
   options.shapes.clear();
   options.bindings.clear();
   for (const std::string& s : shapes_) WHET_RETURN_IF_ERROR(ParseShape(s, &options.shapes));
   for (const std::string& b : bindings_) {
     const size_t eq = b.rfind('=');
     int64_t v = 0;
-    if (eq == std::string::npos || eq == 0 || !ParseInteger(std::string_view(b).substr(eq + 1), 1, &v)) {
-      return InvalidArgument("--bind '{}' is not NAME=VALUE with a value from 1; write for example --bind batch=1", b);
+    if (eq == std::string::npos || eq == 0 ||
+        !ParseInteger(std::string_view(b).substr(eq + 1), 1, &v)) {
+      return InvalidArgument(
+          "--bind '{}' is not NAME=VALUE with a value from 1; write for example --bind batch=1", b);
     }
-    if (!options.bindings.emplace(b.substr(0, eq), v).second) return InvalidArgument("--bind names '{}' twice", b.substr(0, eq));
+    if (!options.bindings.emplace(b.substr(0, eq), v).second)
+      return InvalidArgument("--bind names '{}' twice", b.substr(0, eq));
   }
   options.threads = static_cast<int>(threads_);
   return OkStatus();
 }
 
 nlohmann::ordered_json TaskJson(const TaskInfo& t) {
-  nlohmann::ordered_json json = {{"name", t.name}, {"summary", t.op_summary}, {"workload", t.fingerprint}, {"flops", t.flops}, {"count", t.count}, {"source", t.source}};
+  nlohmann::ordered_json json = {
+      {"name", t.name},   {"summary", t.op_summary}, {"workload", t.fingerprint},
+      {"flops", t.flops}, {"count", t.count},        {"source", t.source}};
   if (!t.reason.empty()) json["reason"] = t.reason;
   if (t.ratio > 0) {
     json["ratio"] = t.ratio;
@@ -73,8 +94,11 @@ nlohmann::ordered_json TaskJson(const TaskInfo& t) {
 void PrintTasks(const std::vector<TaskInfo>& tasks) {
   fmt::print("{:>9} {:>5}  {:<8} task\n", "MFLOP", "count", "schedule");
   for (const TaskInfo& t : tasks) {
-    const std::string record = t.ratio > 0 ? fmt::format(" ({:.2f} x the default's time)", t.ratio) : t.reason.empty() ? "" : " (" + t.reason + ")";
-    fmt::print("{:>9.3f} {:>5}  {:<8} {}{}\n", static_cast<double>(t.flops) * 1e-6, t.count, t.source, t.op_summary.empty() ? t.name : t.op_summary, record);
+    const std::string record = t.ratio > 0 ? fmt::format(" ({:.2f} x the default's time)", t.ratio)
+                               : t.reason.empty() ? ""
+                                                  : " (" + t.reason + ")";
+    fmt::print("{:>9.3f} {:>5}  {:<8} {}{}\n", static_cast<double>(t.flops) * 1e-6, t.count,
+               t.source, t.op_summary.empty() ? t.name : t.op_summary, record);
   }
 }
 

@@ -1,5 +1,5 @@
-// The flags that say which model is meant and how it is specialised, shared by compile, tune, verify and inspect; and how
-// its tasks are printed. A ModelFlags lives in its verb.
+// The flags that say which model is meant and how it is specialised, shared by compile, tune,
+// verify and inspect; and how its tasks are printed. A ModelFlags lives in its verb.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 

@@ -47,7 +47,8 @@ std::string Suggestion(std::string_view given, const std::vector<std::string>& k
 std::string FileNameFor(std::string_view name) {
   std::string s(name);
   for (char& c : s) {
-    const bool keep = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    const bool keep = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '.' || c == '_' || c == '-';
     if (!keep) c = '_';
   }
   if (s.empty() || s == "." || s == "..") s = "output";

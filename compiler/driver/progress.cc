@@ -22,26 +22,33 @@ bool Ended(const v1::TaskProgress& t) { return t.state() == "done" || t.state() 
 
 std::string SpeedUp(const v1::JobSnapshot& s) {
   if (!(s.default_total_ns() > 0) || !(s.best_total_ns() > 0)) return "";
-  return fmt::format("best {:.3f} ms ({:.2f}x)", s.best_total_ns() * 1e-6, s.default_total_ns() / s.best_total_ns());
+  return fmt::format("best {:.3f} ms ({:.2f}x)", s.best_total_ns() * 1e-6,
+                     s.default_total_ns() / s.best_total_ns());
 }
 
 }  // namespace
 
-Progress::Style Progress::ForStderr() { return isatty(STDERR_FILENO) ? Style::kBar : Style::kLines; }
+Progress::Style Progress::ForStderr() {
+  return isatty(STDERR_FILENO) ? Style::kBar : Style::kLines;
+}
 
 std::string Progress::Minutes(double seconds) {
   const auto s = static_cast<int64_t>(std::max(seconds, 0.0) + 0.5);
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) : fmt::format("{}:{:02}", s / 60, s % 60);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 std::string Progress::BarText(const v1::JobSnapshot& s, int columns) {
   const auto ended = std::count_if(s.tasks().begin(), s.tasks().end(), Ended);
   double share = 0;
-  if (s.trials_wanted() > 0) share = static_cast<double>(s.trials_done()) / static_cast<double>(s.trials_wanted());
+  if (s.trials_wanted() > 0)
+    share = static_cast<double>(s.trials_done()) / static_cast<double>(s.trials_wanted());
   const auto span = static_cast<double>(s.elapsed_ns() + s.remaining_ns());
-  if (s.trials_wanted() == 0 && s.remaining_ns() > 0 && span > 0) share = static_cast<double>(s.elapsed_ns()) / span;
+  if (s.trials_wanted() == 0 && s.remaining_ns() > 0 && span > 0)
+    share = static_cast<double>(s.elapsed_ns()) / span;
   share = std::clamp(share, 0.0, 1.0);
-  std::string text = fmt::format(" {:3.0f}%  tasks {}/{}  trials {}", 100 * share, ended, s.tasks_size(), s.trials_done());
+  std::string text = fmt::format(" {:3.0f}%  tasks {}/{}  trials {}", 100 * share, ended,
+                                 s.tasks_size(), s.trials_done());
   if (s.trials_wanted() > 0) text += fmt::format("/{}", s.trials_wanted());
   if (const std::string best = SpeedUp(s); !best.empty()) text += "  " + best;
   text += "  " + Minutes(static_cast<double>(s.elapsed_ns()) * 1e-9);
@@ -50,7 +57,8 @@ std::string Progress::BarText(const v1::JobSnapshot& s, int columns) {
   std::string bar;
   if (room >= 10) {
     const int width = std::min(room, 30), full = static_cast<int>(share * width);
-    bar = "[" + std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.') + "]";
+    bar = "[" + std::string(static_cast<size_t>(full), '#') +
+          std::string(static_cast<size_t>(width - full), '.') + "]";
   }
   return (bar + text).substr(0, static_cast<size_t>(std::max(columns - 1, 0)));
 }
@@ -70,15 +78,21 @@ void Progress::ShowLines(const v1::JobSnapshot& s) {
   for (const v1::TaskProgress& t : s.tasks()) {
     if (!Ended(t) || !finished_.insert(t.name() + t.workload_fingerprint()).second) continue;
     std::string result = t.error().empty() ? "no valid trial" : t.error();
-    if (t.default_ns() > 0 && t.best_ns() > 0) result = fmt::format("{:.4f} -> {:.4f} ms", t.default_ns() * 1e-6, t.best_ns() * 1e-6);
-    fmt::print(stderr, "task {}/{}: {}; {} trials, {} failed: {}\n", finished_.size(), s.tasks_size(), result, t.trials(), t.failed(), t.name());
+    if (t.default_ns() > 0 && t.best_ns() > 0)
+      result = fmt::format("{:.4f} -> {:.4f} ms", t.default_ns() * 1e-6, t.best_ns() * 1e-6);
+    fmt::print(stderr, "task {}/{}: {}; {} trials, {} failed: {}\n", finished_.size(),
+               s.tasks_size(), result, t.trials(), t.failed(), t.name());
   }
   const auto now = std::chrono::steady_clock::now();
   if (now - last_ < kLineEvery) return;
   last_ = now;
   const std::string best = SpeedUp(s);
-  fmt::print(stderr, "{} trials{}{}{}, {} elapsed{}\n", s.trials_done(), s.trials_wanted() > 0 ? fmt::format(" of {}", s.trials_wanted()) : "", best.empty() ? "" : ", ", best,
-             Minutes(static_cast<double>(s.elapsed_ns()) * 1e-9), s.remaining_ns() > 0 ? ", about " + Minutes(static_cast<double>(s.remaining_ns()) * 1e-9) + " to go" : "");
+  fmt::print(stderr, "{} trials{}{}{}, {} elapsed{}\n", s.trials_done(),
+             s.trials_wanted() > 0 ? fmt::format(" of {}", s.trials_wanted()) : "",
+             best.empty() ? "" : ", ", best, Minutes(static_cast<double>(s.elapsed_ns()) * 1e-9),
+             s.remaining_ns() > 0
+                 ? ", about " + Minutes(static_cast<double>(s.remaining_ns()) * 1e-9) + " to go"
+                 : "");
 }
 
 void Progress::Clear() {

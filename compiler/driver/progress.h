@@ -1,6 +1,6 @@
-// What a person sees while a job runs: on a terminal one line that is redrawn (tasks, trials, best so far, estimated end);
-// otherwise one plain line when a task ends and, so that a log shows life, one every ten seconds. Writes to standard
-// error: results go to standard output. One thread.
+// What a person sees while a job runs: on a terminal one line that is redrawn (tasks, trials, best
+// so far, estimated end); otherwise one plain line when a task ends and, so that a log shows life,
+// one every ten seconds. Writes to standard error: results go to standard output. One thread.
 #pragma once
 #include <chrono>
 #include <set>

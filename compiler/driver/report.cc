@@ -13,10 +13,13 @@ namespace whet::driver {
 Status WriteJson(const std::string& json, const nlohmann::ordered_json& value) {
   if (json.empty()) return OkStatus();
   // Names in a model may be any bytes.
-  const std::string text = value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const std::string text =
+      value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (json == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    return std::fflush(stdout) == 0 ? OkStatus() : InvalidArgument("cannot write to standard output: {}", std::strerror(errno));
+    return std::fflush(stdout) == 0
+               ? OkStatus()
+               : InvalidArgument("cannot write to standard output: {}", std::strerror(errno));
   }
   std::ofstream out(json);
   out << text;
@@ -30,16 +33,12 @@ int Explain(const std::string& verb, const Status& status) {
   fmt::print(stderr, "whet {}: {}\n", verb, Message(status));
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitUnreachable;
-    case absl::StatusCode::kCancelled:
-      return kExitInterrupted;
+    case absl::StatusCode::kDeadlineExceeded: return kExitUnreachable;
+    case absl::StatusCode::kCancelled: return kExitInterrupted;
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnknown:
-    case absl::StatusCode::kAborted:
-      return kExitFailed;
-    default:
-      return kExitUsage;
+    case absl::StatusCode::kAborted: return kExitFailed;
+    default: return kExitUsage;
   }
 }
 

@@ -45,12 +45,15 @@ std::pair<double, double> MedianInterval(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto n = static_cast<double>(values.size());
   const double reach = 1.96 * std::sqrt(n) / 2;
-  const auto low = static_cast<int64_t>(std::floor(n / 2 - reach)), high = static_cast<int64_t>(std::ceil(n / 2 + reach));
+  const auto low = static_cast<int64_t>(std::floor(n / 2 - reach)),
+             high = static_cast<int64_t>(std::ceil(n / 2 + reach));
   const auto last = static_cast<int64_t>(values.size()) - 1;
-  return {values[static_cast<size_t>(std::clamp<int64_t>(low, 0, last))], values[static_cast<size_t>(std::clamp<int64_t>(high, 0, last))]};
+  return {values[static_cast<size_t>(std::clamp<int64_t>(low, 0, last))],
+          values[static_cast<size_t>(std::clamp<int64_t>(high, 0, last))]};
 }
 
-Timing TimeRuns(Instance& instance, const Buffers& buffers, const TimingOptions& options, Profile profile, const std::function<bool()>& keep_going) {
+Timing TimeRuns(Instance& instance, const Buffers& buffers, const TimingOptions& options,
+                Profile profile, const std::function<bool()>& keep_going) {
   Timing t;
   instance.Bind(buffers.inputs(), buffers.outputs());
   WarmUp([&] { instance.Execute(); }, options.warm_up_seconds);
@@ -60,7 +63,8 @@ Timing TimeRuns(Instance& instance, const Buffers& buffers, const TimingOptions&
   auto enough = [&] {
     const auto done = static_cast<int64_t>(t.run_ms.size());
     if (options.runs > 0) return done >= options.runs;
-    return done >= options.most_runs || (done >= options.least_runs && Ms(Clock::now() - begin) >= options.seconds * 1e3);
+    return done >= options.most_runs ||
+           (done >= options.least_runs && Ms(Clock::now() - begin) >= options.seconds * 1e3);
   };
   while (!enough() && (t.run_ms.empty() || keep_going())) {
     step_ns.assign(step_ns.size(), 0);
@@ -79,7 +83,8 @@ Timing TimeRuns(Instance& instance, const Buffers& buffers, const TimingOptions&
   return t;
 }
 
-Comparison Interleave(const std::function<void()>& a, const std::function<void()>& b, int pairs, double block_ms) {
+Comparison Interleave(const std::function<void()>& a, const std::function<void()>& b, int pairs,
+                      double block_ms) {
   Comparison c;
   WarmUp(a, 0.1);
   WarmUp(b, 0.1);
@@ -87,7 +92,8 @@ Comparison Interleave(const std::function<void()>& a, const std::function<void()
   for (int i = 0; i < pairs; ++i) {
     // Who goes first alternates, so that a drift favours neither.
     const bool a_first = i % 2 == 0;
-    const double first = Block(a_first ? a : b, block_ms), second = Block(a_first ? b : a, block_ms);
+    const double first = Block(a_first ? a : b, block_ms),
+                 second = Block(a_first ? b : a, block_ms);
     c.a_ms.push_back(a_first ? first : second);
     c.b_ms.push_back(a_first ? second : first);
     ratios.push_back(c.a_ms.back() / c.b_ms.back());

@@ -38,10 +38,12 @@ v1::JobSpec SpecOf(const TuneOptions& o, const std::vector<TaskInfo>& tasks) {
   return spec;
 }
 
-// Cancels the job when the first signal comes, from a thread of its own while the main thread waits for events.
+// Cancels the job when the first signal comes, from a thread of its own while the main thread waits
+// for events.
 class CancelOnInterrupt {
  public:
-  CancelOnInterrupt(TunerClient* client, std::string job_id) : client_(client), job_id_(std::move(job_id)) {
+  CancelOnInterrupt(TunerClient* client, std::string job_id)
+      : client_(client), job_id_(std::move(job_id)) {
     if (pipe(stop_) == 0) thread_ = std::thread([this] { Wait(); });
   }
   ~CancelOnInterrupt() {
@@ -57,8 +59,11 @@ class CancelOnInterrupt {
     while (poll(fds, 2, -1) < 0) {
     }
     if (!(fds[0].revents & POLLIN) || (fds[1].revents != 0)) return;
-    fmt::print(stderr, "\ninterrupted; waiting for what is measured to be kept (once more to quit at once)\n");
-    if (const Status s = client_->Cancel(job_id_); !s.ok()) fmt::print(stderr, "cannot cancel the job: {}\n", Message(s));
+    fmt::print(
+        stderr,
+        "\ninterrupted; waiting for what is measured to be kept (once more to quit at once)\n");
+    if (const Status s = client_->Cancel(job_id_); !s.ok())
+      fmt::print(stderr, "cannot cancel the job: {}\n", Message(s));
   }
 
   TunerClient* const client_;
@@ -68,12 +73,16 @@ class CancelOnInterrupt {
 };
 
 // The worker needs a moment to register with the tracker.
-StatusOr<v1::SubmitJobReply> SubmitWhenReady(TunerClient& client, const v1::JobSpec& spec, LocalServers* local) {
+StatusOr<v1::SubmitJobReply> SubmitWhenReady(TunerClient& client, const v1::JobSpec& spec,
+                                             LocalServers* local) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(local ? 15 : 0);
   while (true) {
     StatusOr<v1::SubmitJobReply> reply = client.Submit(spec);
-    if (reply.ok() || reply.status().code() != absl::StatusCode::kNotFound || std::chrono::steady_clock::now() >= until || Interrupted()) return reply;
-    if (const std::string failure = local->Failure(); !failure.empty()) return Unavailable("{}", failure);
+    if (reply.ok() || reply.status().code() != absl::StatusCode::kNotFound ||
+        std::chrono::steady_clock::now() >= until || Interrupted())
+      return reply;
+    if (const std::string failure = local->Failure(); !failure.empty())
+      return Unavailable("{}", failure);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -99,14 +108,19 @@ StatusOr<std::vector<TaskInfo>> TuningTasks(const TuneOptions& o) {
   try {
     pattern = std::regex(o.task_pattern, std::regex::ECMAScript);
   } catch (const std::regex_error& e) {
-    return InvalidArgument("--tasks '{}' is not a regular expression: {}", o.task_pattern, e.what());
+    return InvalidArgument("--tasks '{}' is not a regular expression: {}", o.task_pattern,
+                           e.what());
   }
   std::vector<TaskInfo> tasks;
   for (const TaskInfo& t : info.tasks) {
     if (t.source == "fixed") continue;
-    if (std::regex_search(t.name, pattern) || std::regex_search(t.op_summary, pattern)) tasks.push_back(t);
+    if (std::regex_search(t.name, pattern) || std::regex_search(t.op_summary, pattern))
+      tasks.push_back(t);
   }
-  if (tasks.empty()) return InvalidArgument("--tasks '{}' fits none of the model's {} tasks; whet inspect lists them", o.task_pattern, info.tasks.size());
+  if (tasks.empty())
+    return InvalidArgument(
+        "--tasks '{}' fits none of the model's {} tasks; whet inspect lists them", o.task_pattern,
+        info.tasks.size());
   return tasks;
 }
 
@@ -119,8 +133,10 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tas
     servers.state_dir = o.state_dir;
     WHET_ASSIGN_OR_RETURN(local, LocalServers::Start(servers));
   }
-  WHET_ASSIGN_OR_RETURN(const auto client, TunerClient::Connect(local ? local->server() : o.model.server));
-  WHET_ASSIGN_OR_RETURN(const v1::SubmitJobReply submitted, SubmitWhenReady(*client, SpecOf(o, tasks), local.get()));
+  WHET_ASSIGN_OR_RETURN(const auto client,
+                        TunerClient::Connect(local ? local->server() : o.model.server));
+  WHET_ASSIGN_OR_RETURN(const v1::SubmitJobReply submitted,
+                        SubmitWhenReady(*client, SpecOf(o, tasks), local.get()));
   TuneReport report;
   report.target = submitted.target();
   report.already_measured = submitted.already_measured();
@@ -132,7 +148,8 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tas
     };
     auto give_up = [&] { return Interrupted() || (local && !local->Failure().empty()); };
     StatusOr<v1::JobSnapshot> last = client->Watch(submitted.job_id(), on_event, give_up);
-    if (!last.ok() && local && !local->Failure().empty()) return Unavailable("{}", local->Failure());
+    if (!last.ok() && local && !local->Failure().empty())
+      return Unavailable("{}", local->Failure());
     if (!last.ok() && Interrupted()) return Status(absl::StatusCode::kCancelled, "interrupted");
     WHET_RETURN_IF_ERROR(last.status());
     report.job = *std::move(last);
@@ -162,23 +179,38 @@ Json TuneJson(const TuneReport& r) {
     tasks.push_back(std::move(task));
   }
   const double seconds = static_cast<double>(r.job.elapsed_ns()) * 1e-9;
-  return {{"job", r.job.job_id()}, {"target", r.target}, {"trials", r.trials()}, {"trials_in_log", r.job.trials_done()}, {"failed", failed}, {"seconds", seconds},
-          {"default_total_ms", r.job.default_total_ns() * 1e-6}, {"best_total_ms", r.job.best_total_ns() * 1e-6}, {"interrupted", r.interrupted}, {"tasks", tasks}};
+  return {{"job", r.job.job_id()},
+          {"target", r.target},
+          {"trials", r.trials()},
+          {"trials_in_log", r.job.trials_done()},
+          {"failed", failed},
+          {"seconds", seconds},
+          {"default_total_ms", r.job.default_total_ns() * 1e-6},
+          {"best_total_ms", r.job.best_total_ns() * 1e-6},
+          {"interrupted", r.interrupted},
+          {"tasks", tasks}};
 }
 
 void PrintTune(const TuneReport& r) {
-  fmt::print("{:>10} {:>10} {:>7} {:>7} {:>6}  task\n", "default ms", "best ms", "ratio", "trials", "weight");
+  fmt::print("{:>10} {:>10} {:>7} {:>7} {:>6}  task\n", "default ms", "best ms", "ratio", "trials",
+             "weight");
   for (const v1::TaskProgress& t : r.job.tasks()) {
-    auto ms = [](double ns) { return ns > 0 ? fmt::format("{:.4f}", ns * 1e-6) : std::string("-"); };
-    fmt::print("{:>10} {:>10} {:>7} {:>7} {:>6g}  {}{}\n", ms(t.default_ns()), ms(t.best_ns()), t.best_ratio() > 0 ? fmt::format("{:.3f}", t.best_ratio()) : "-", t.trials(), t.weight(),
-               t.name(), t.error().empty() ? "" : ": " + t.error());
+    auto ms = [](double ns) {
+      return ns > 0 ? fmt::format("{:.4f}", ns * 1e-6) : std::string("-");
+    };
+    fmt::print("{:>10} {:>10} {:>7} {:>7} {:>6g}  {}{}\n", ms(t.default_ns()), ms(t.best_ns()),
+               t.best_ratio() > 0 ? fmt::format("{:.3f}", t.best_ratio()) : "-", t.trials(),
+               t.weight(), t.name(), t.error().empty() ? "" : ": " + t.error());
   }
   const double seconds = static_cast<double>(r.job.elapsed_ns()) * 1e-9;
-  fmt::print("{} trials in {:.1f} s ({} were in the log), {} failed", r.trials(), seconds, r.job.trials_before(), r.failed());
-  for (const v1::FailureCount& f : r.job.failed()) fmt::print("{}{} {}", &f == &r.job.failed(0) ? ": " : ", ", f.count(), f.kind());
+  fmt::print("{} trials in {:.1f} s ({} were in the log), {} failed", r.trials(), seconds,
+             r.job.trials_before(), r.failed());
+  for (const v1::FailureCount& f : r.job.failed())
+    fmt::print("{}{} {}", &f == &r.job.failed(0) ? ": " : ", ", f.count(), f.kind());
   fmt::print("\n");
   if (r.job.default_total_ns() > 0 && r.job.best_total_ns() > 0) {
-    fmt::print("sum over the tasks: {:.4f} -> {:.4f} ms, {:.2f} times as fast\n", r.job.default_total_ns() * 1e-6, r.job.best_total_ns() * 1e-6,
+    fmt::print("sum over the tasks: {:.4f} -> {:.4f} ms, {:.2f} times as fast\n",
+               r.job.default_total_ns() * 1e-6, r.job.best_total_ns() * 1e-6,
                r.job.default_total_ns() / r.job.best_total_ns());
   }
 }

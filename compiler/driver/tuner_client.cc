@@ -17,9 +17,11 @@ constexpr auto kCallLimit = std::chrono::seconds(30);
 constexpr auto kReconnectLimit = std::chrono::seconds(30);
 constexpr int kMaxMessageBytes = 64 << 20;
 
-StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const char* what, const char* how) {
+StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const char* what,
+                                              const char* how) {
   const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size() || address.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
+  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size() ||
+      address.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
     return InvalidArgument("'{}' is not HOST:PORT", address);
   }
   grpc::ChannelArguments args;
@@ -27,14 +29,16 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy for the web is no way to a tuner
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
   if (!channel->WaitForConnected(Clock::now() + kConnectLimit)) {
-    return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address, kConnectLimit.count(), how);
+    return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address,
+                       kConnectLimit.count(), how);
   }
   return channel;
 }
 
 Status FromGrpc(const grpc::Status& s) {
   if (s.ok()) return OkStatus();
-  return Status(static_cast<absl::StatusCode>(s.error_code()), s.error_message());  // the codes are the same numbers
+  return Status(static_cast<absl::StatusCode>(s.error_code()),
+                s.error_message());  // the codes are the same numbers
 }
 
 void Limit(grpc::ClientContext& context) { context.set_deadline(Clock::now() + kCallLimit); }
@@ -45,7 +49,9 @@ struct TunerClient::Impl {
   std::unique_ptr<v1::Tuner::Stub> stub;
 
   template <typename Request, typename Reply>
-  StatusOr<Reply> Call(grpc::Status (v1::Tuner::Stub::*method)(grpc::ClientContext*, const Request&, Reply*), const Request& request) {
+  StatusOr<Reply> Call(grpc::Status (v1::Tuner::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                               Reply*),
+                       const Request& request) {
     grpc::ClientContext context;
     Limit(context);
     Reply reply;
@@ -58,13 +64,18 @@ TunerClient::TunerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TunerClient::~TunerClient() = default;
 
 StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address) {
-  WHET_ASSIGN_OR_RETURN(const auto channel, Dial(address, "tuner server", "tuner-server --tracker :9190 --listen 127.0.0.1:9191 --db tuning.db"));
+  WHET_ASSIGN_OR_RETURN(
+      const auto channel,
+      Dial(address, "tuner server",
+           "tuner-server --tracker :9190 --listen 127.0.0.1:9191 --db tuning.db"));
   auto impl = std::make_unique<Impl>();
   impl->stub = v1::Tuner::NewStub(channel);
   return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
 }
 
-StatusOr<v1::ServerInfo> TunerClient::Info() { return impl_->Call(&v1::Tuner::Stub::GetInfo, v1::GetInfoRequest()); }
+StatusOr<v1::ServerInfo> TunerClient::Info() {
+  return impl_->Call(&v1::Tuner::Stub::GetInfo, v1::GetInfoRequest());
+}
 
 StatusOr<v1::SubmitJobReply> TunerClient::Submit(const v1::JobSpec& spec) {
   v1::SubmitJobRequest request;
@@ -78,9 +89,13 @@ Status TunerClient::Cancel(const std::string& job_id) {
   return impl_->Call(&v1::Tuner::Stub::CancelJob, request).status();
 }
 
-StatusOr<v1::ListJobsReply> TunerClient::Jobs() { return impl_->Call(&v1::Tuner::Stub::ListJobs, v1::ListJobsRequest()); }
+StatusOr<v1::ListJobsReply> TunerClient::Jobs() {
+  return impl_->Call(&v1::Tuner::Stub::ListJobs, v1::ListJobsRequest());
+}
 
-StatusOr<v1::GetRecordsReply> TunerClient::Records(const v1::GetRecordsRequest& request) { return impl_->Call(&v1::Tuner::Stub::GetRecords, request); }
+StatusOr<v1::GetRecordsReply> TunerClient::Records(const v1::GetRecordsRequest& request) {
+  return impl_->Call(&v1::Tuner::Stub::GetRecords, request);
+}
 
 StatusOr<v1::ListDevicesReply> TunerClient::Devices(const std::string& key) {
   v1::ListDevicesRequest request;
@@ -88,8 +103,9 @@ StatusOr<v1::ListDevicesReply> TunerClient::Devices(const std::string& key) {
   return impl_->Call(&v1::Tuner::Stub::ListDevices, request);
 }
 
-StatusOr<v1::JobSnapshot> TunerClient::Watch(const std::string& job_id, const std::function<void(const v1::JobEvent&)>& on_event,
-                                             const std::function<bool()>& give_up) {
+StatusOr<v1::JobSnapshot> TunerClient::Watch(
+    const std::string& job_id, const std::function<void(const v1::JobEvent&)>& on_event,
+    const std::function<bool()>& give_up) {
   v1::JobSnapshot last;
   auto heard = std::chrono::steady_clock::now();
   while (true) {
@@ -108,15 +124,21 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(const std::string& job_id, const st
     if (terminal) return last;
     if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) return end;
     if (std::chrono::steady_clock::now() - heard > kReconnectLimit) {
-      return Unavailable("the server has been away for {} s ({}); the job goes on when it is back: whet jobs --server", kReconnectLimit.count(), end.ok() ? "it closed the stream" : Message(end));
+      return Unavailable(
+          "the server has been away for {} s ({}); the job goes on when it is back: whet jobs "
+          "--server",
+          kReconnectLimit.count(), end.ok() ? "it closed the stream" : Message(end));
     }
-    if (give_up()) return Unavailable("the server is gone: {}", end.ok() ? "it closed the stream" : Message(end));
+    if (give_up())
+      return Unavailable("the server is gone: {}",
+                         end.ok() ? "it closed the stream" : Message(end));
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }
 
 StatusOr<v1::ListDevicesReply> TrackerDevices(const std::string& address, const std::string& key) {
-  WHET_ASSIGN_OR_RETURN(const auto channel, Dial(address, "tracker", "rpc-tracker --listen 127.0.0.1:9190"));
+  WHET_ASSIGN_OR_RETURN(const auto channel,
+                        Dial(address, "tracker", "rpc-tracker --listen 127.0.0.1:9190"));
   const auto stub = v1::Tracker::NewStub(channel);
   grpc::ClientContext context;
   Limit(context);

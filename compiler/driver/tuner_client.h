@@ -1,6 +1,7 @@
-// The client's side of a tuner server and of a tracker: thin calls over gRPC with the errors a person can act on. Every
-// call has a deadline; a server that is not there is noticed within five seconds (Unavailable, exit code 3).
-// Used by one thread, but for Cancel, which may come from another while Watch waits.
+// The client's side of a tuner server and of a tracker: thin calls over gRPC with the errors a
+// person can act on. Every call has a deadline; a server that is not there is noticed within five
+// seconds (Unavailable, exit code 3). Used by one thread, but for Cancel, which may come from
+// another while Watch waits.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,9 +21,12 @@ class TunerClient {
   StatusOr<v1::ServerInfo> Info();
   // NotFound names the keys that exist when the wanted one does not.
   StatusOr<v1::SubmitJobReply> Submit(const v1::JobSpec& spec);
-  // Calls `on_event` for each event until the job has ended; the last snapshot is returned. A broken connection is taken up
-  // again for half a minute (a server restart loses no job). `give_up` is asked while disconnected.
-  StatusOr<v1::JobSnapshot> Watch(const std::string& job_id, const std::function<void(const v1::JobEvent&)>& on_event, const std::function<bool()>& give_up);
+  // Calls `on_event` for each event until the job has ended; the last snapshot is returned. A
+  // broken connection is taken up again for half a minute (a server restart loses no job).
+  // `give_up` is asked while disconnected.
+  StatusOr<v1::JobSnapshot> Watch(const std::string& job_id,
+                                  const std::function<void(const v1::JobEvent&)>& on_event,
+                                  const std::function<bool()>& give_up);
   Status Cancel(const std::string& job_id);
   StatusOr<v1::ListJobsReply> Jobs();
   StatusOr<v1::GetRecordsReply> Records(const v1::GetRecordsRequest& request);

@@ -8,7 +8,8 @@
 #include "deploy/runtime/whet_runtime.h"
 
 struct whet_session {
-  explicit whet_session(std::shared_ptr<const whet::Model> model, int threads) : instance(std::move(model), threads) {}
+  explicit whet_session(std::shared_ptr<const whet::Model> model, int threads)
+      : instance(std::move(model), threads) {}
   whet::Instance instance;
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
   std::vector<const void*> inputs;
@@ -19,9 +20,11 @@ namespace {
 
 thread_local std::string last_error;
 
-int Describe(std::span<const whet_tensor> tensors, uint32_t index, const char* what, whet_value_info* info) {
+int Describe(std::span<const whet_tensor> tensors, uint32_t index, const char* what,
+             whet_value_info* info) {
   if (index >= tensors.size()) {
-    last_error = std::string(what) + " " + std::to_string(index) + " does not exist; the model has " + std::to_string(tensors.size());
+    last_error = std::string(what) + " " + std::to_string(index) +
+                 " does not exist; the model has " + std::to_string(tensors.size());
     return -1;
   }
   const whet_tensor& t = tensors[index];
@@ -44,7 +47,8 @@ extern "C" {
 
 whet_session* whet_session_open(const char* path, int threads) try {
   if (!path || threads < 1 || threads > 1024) {
-    last_error = path ? "threads is " + std::to_string(threads) + ", allowed are 1 to 1024" : "the path is a null pointer";
+    last_error = path ? "threads is " + std::to_string(threads) + ", allowed are 1 to 1024"
+                      : "the path is a null pointer";
     return nullptr;
   }
   auto model = whet::Model::Load(path, &last_error);
@@ -66,8 +70,12 @@ whet_session* whet_session_open(const char* path, int threads) try {
 
 void whet_session_close(whet_session* session) { delete session; }
 
-uint32_t whet_session_input_count(const whet_session* s) { return s->instance.model().desc().n_inputs; }
-uint32_t whet_session_output_count(const whet_session* s) { return s->instance.model().desc().n_outputs; }
+uint32_t whet_session_input_count(const whet_session* s) {
+  return s->instance.model().desc().n_inputs;
+}
+uint32_t whet_session_output_count(const whet_session* s) {
+  return s->instance.model().desc().n_outputs;
+}
 
 int whet_session_input(const whet_session* s, uint32_t index, whet_value_info* info) {
   return Describe(s->instance.model().inputs(), index, "input", info);
@@ -77,7 +85,8 @@ int whet_session_output(const whet_session* s, uint32_t index, whet_value_info* 
 }
 
 int whet_session_run(whet_session* s, const void* const* inputs, void* const* outputs) try {
-  const size_t n_in = s->instance.model().inputs().size(), n_out = s->instance.model().outputs().size();
+  const size_t n_in = s->instance.model().inputs().size(),
+               n_out = s->instance.model().outputs().size();
   if (AnyNull(inputs, n_in, "input") || AnyNull(outputs, n_out, "output")) return -1;
   if (s->busy.test_and_set(std::memory_order_acquire)) {
     last_error = "the session is running in another thread; open one session per thread";

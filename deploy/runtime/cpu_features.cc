@@ -15,11 +15,13 @@ namespace {
 
 #if defined(__x86_64__)
 
-#define WHET_X86_FEATURES(X)                                                                                         \
-  X("sse3") X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("avx") X("avx2") X("fma") X("f16c") X("bmi") X("bmi2")  \
-  X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") X("avx512vl") X("avx512vbmi") X("avx512vbmi2")              \
-  X("avx512bitalg") X("avx512vpopcntdq") X("avx512ifma") X("avx512vnni") X("avx512bf16") X("avx512fp16")             \
-  X("avxvnni") X("lzcnt") X("movbe") X("gfni") X("vaes") X("vpclmulqdq") X("amx-tile") X("amx-int8") X("amx-bf16")
+#define WHET_X86_FEATURES(X)                                                                      \
+  X("sse3")                                                                                       \
+  X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("avx") X("avx2") X("fma") X("f16c") X("bmi")   \
+      X("bmi2") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") X("avx512vl")              \
+          X("avx512vbmi") X("avx512vbmi2") X("avx512bitalg") X("avx512vpopcntdq") X("avx512ifma") \
+              X("avx512vnni") X("avx512bf16") X("avx512fp16") X("avxvnni") X("lzcnt") X("movbe")  \
+                  X("gfni") X("vaes") X("vpclmulqdq") X("amx-tile") X("amx-int8") X("amx-bf16")
 
 // The kernel hands tile registers out on request, per process.
 bool TilesAllowed() {
@@ -33,8 +35,10 @@ bool Has(std::string_view f) {
     if (f == base) return true;  // part of every x86-64
   }
   __builtin_cpu_init();
-#define X(name) \
-  if (f == name) return __builtin_cpu_supports(name) && (std::string_view(name).substr(0, 3) != "amx" || TilesAllowed());
+#define X(name)                            \
+  if (f == name)                           \
+    return __builtin_cpu_supports(name) && \
+           (std::string_view(name).substr(0, 3) != "amx" || TilesAllowed());
   WHET_X86_FEATURES(X)
 #undef X
   return false;
@@ -54,8 +58,9 @@ struct Capability {
   int bit;   // of Linux' <asm/hwcap.h>
 };
 constexpr Capability kCapabilities[] = {
-    {"neon", 0, 0},  {"fp-armv8", 0, 0}, {"aes", 1, 3},      {"sha2", 1, 6}, {"crc", 1, 7},  {"lse", 1, 8},  {"fullfp16", 1, 10},
-    {"rdm", 1, 12},  {"jsconv", 1, 13},  {"dotprod", 1, 20}, {"sve", 1, 22}, {"fp16fml", 1, 23}, {"sve2", 2, 1}, {"i8mm", 2, 13}, {"bf16", 2, 14},
+    {"neon", 0, 0}, {"fp-armv8", 0, 0},  {"aes", 1, 3},  {"sha2", 1, 6},    {"crc", 1, 7},
+    {"lse", 1, 8},  {"fullfp16", 1, 10}, {"rdm", 1, 12}, {"jsconv", 1, 13}, {"dotprod", 1, 20},
+    {"sve", 1, 22}, {"fp16fml", 1, 23},  {"sve2", 2, 1}, {"i8mm", 2, 13},   {"bf16", 2, 14},
 };
 
 bool Has(std::string_view f) {

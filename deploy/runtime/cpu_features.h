@@ -1,12 +1,15 @@
-// Which instruction-set features the processor we run on has and the operating system lets us use. Names are LLVM's
-// ("avx512vnni", "dotprod"), as they appear in an artifact's descriptor. Stateless; safe from any thread.
+// Which instruction-set features the processor we run on has and the operating system lets us use.
+// Names are LLVM's
+// ("avx512vnni", "dotprod"), as they appear in an artifact's descriptor. Stateless; safe from any
+// thread.
 #pragma once
 #include <string>
 
 namespace whet {
 
-// True when every feature of the comma-separated list is there; otherwise `missing` names those that are not. A feature
-// this table does not know counts as missing: a newer compiler may ask for something this runtime cannot check.
+// True when every feature of the comma-separated list is there; otherwise `missing` names those
+// that are not. A feature this table does not know counts as missing: a newer compiler may ask for
+// something this runtime cannot check.
 bool CpuHasFeatures(const std::string& features, std::string* missing);
 
 // All the features of the table that this processor has, comma separated.

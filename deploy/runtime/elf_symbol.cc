@@ -20,7 +20,8 @@ constexpr int kMachine = EM_X86_64;
 #else
 constexpr int kMachine = EM_AARCH64;
 #endif
-constexpr uint64_t kMaxTableBytes = 16 << 20;  // an artifact exports one symbol; a foreign library may export many
+constexpr uint64_t kMaxTableBytes =
+    16 << 20;  // an artifact exports one symbol; a foreign library may export many
 
 const char* MachineName(int machine) {
   switch (machine) {
@@ -49,9 +50,11 @@ class File {
     struct stat st;
     if (fstat(fd_, &st) != 0) return false;
     const auto size = static_cast<uint64_t>(st.st_size);
-    if (count > kMaxTableBytes / sizeof(T) || offset > size || count * sizeof(T) > size - offset) return false;
+    if (count > kMaxTableBytes / sizeof(T) || offset > size || count * sizeof(T) > size - offset)
+      return false;
     out->resize(count);
-    return pread(fd_, out->data(), count * sizeof(T), static_cast<off_t>(offset)) == static_cast<ssize_t>(count * sizeof(T));
+    return pread(fd_, out->data(), count * sizeof(T), static_cast<off_t>(offset)) ==
+           static_cast<ssize_t>(count * sizeof(T));
   }
 
  private:
@@ -65,10 +68,12 @@ bool IsDescriptorName(std::string_view name) {
 }
 
 std::string CheckHeader(const std::vector<Elf64_Ehdr>& header, bool read) {
-  if (!read || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0) return "it is not an ELF shared library";
+  if (!read || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0)
+    return "it is not an ELF shared library";
   if (header[0].e_ident[EI_CLASS] != ELFCLASS64) return "it is a 32-bit ELF file";
   if (header[0].e_machine != kMachine) {
-    return std::string("it is for ") + MachineName(header[0].e_machine) + ", this machine is " + MachineName(kMachine);
+    return std::string("it is for ") + MachineName(header[0].e_machine) + ", this machine is " +
+           MachineName(kMachine);
   }
   if (header[0].e_type != ET_DYN) return "it is an ELF file but not a shared library";
   return "";
@@ -87,7 +92,8 @@ std::string FindDescriptorSymbol(const std::string& path, std::string* error) {
     *error = "'" + path + "' is not a whet artifact: " + why;
     return std::string();
   };
-  if (!S_ISREG(st.st_mode)) return refuse(S_ISDIR(st.st_mode) ? "it is a folder" : "it is not a regular file");
+  if (!S_ISREG(st.st_mode))
+    return refuse(S_ISDIR(st.st_mode) ? "it is a folder" : "it is not a regular file");
   if (st.st_size == 0) return refuse("it is empty");
   std::vector<Elf64_Ehdr> header;
   const bool read = file.Read(0, 1, &header);
@@ -102,13 +108,16 @@ std::string FindDescriptorSymbol(const std::string& path, std::string* error) {
     if (s.sh_type != SHT_DYNSYM) continue;
     std::vector<Elf64_Sym> symbols;
     std::vector<char> strings;
-    if (s.sh_link >= sections.size() || !file.Read(s.sh_offset, s.sh_size / sizeof(Elf64_Sym), &symbols) ||
-        !file.Read(sections[s.sh_link].sh_offset, sections[s.sh_link].sh_size, &strings) || strings.empty() || strings.back() != '\0') {
+    if (s.sh_link >= sections.size() ||
+        !file.Read(s.sh_offset, s.sh_size / sizeof(Elf64_Sym), &symbols) ||
+        !file.Read(sections[s.sh_link].sh_offset, sections[s.sh_link].sh_size, &strings) ||
+        strings.empty() || strings.back() != '\0') {
       return refuse("its symbol table is damaged or cut off");
     }
     for (const Elf64_Sym& symbol : symbols) {
       if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= strings.size()) continue;
-      if (const char* name = strings.data() + symbol.st_name; IsDescriptorName(name)) found.emplace_back(name);
+      if (const char* name = strings.data() + symbol.st_name; IsDescriptorName(name))
+        found.emplace_back(name);
     }
   }
   if (found.empty()) return refuse("it exports no whet_model_<name>_v1 function");

@@ -12,11 +12,12 @@ constexpr uint64_t kPage = 4096;
 
 uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// The part of a phase that falls to a thread. A serial phase is the caller's, so that two of them in a row need no
-// barrier in between.
+// The part of a phase that falls to a thread. A serial phase is the caller's, so that two of them
+// in a row need no barrier in between.
 std::pair<int64_t, int64_t> Part(int64_t extent, int thread, int threads) {
   if (extent == 1) return {0, thread == 0 ? 1 : 0};
-  return {ThreadPool::PartBegin(extent, thread, threads), ThreadPool::PartBegin(extent, thread + 1, threads)};
+  return {ThreadPool::PartBegin(extent, thread, threads),
+          ThreadPool::PartBegin(extent, thread + 1, threads)};
 }
 
 }  // namespace
@@ -37,15 +38,19 @@ char* Instance::Allocate(uint64_t bytes, Memory* owner) {
   return owner->get();
 }
 
-Instance::Instance(std::shared_ptr<const Model> model, int threads, bool pin) : model_(std::move(model)), pool_(std::max(threads, 1), pin) {
+Instance::Instance(std::shared_ptr<const Model> model, int threads, bool pin)
+    : model_(std::move(model)), pool_(std::max(threads, 1), pin) {
   error_ = pool_.error();
   const whet_model& m = model_->desc();
   Allocate(m.arena_bytes, &arena_);
   Allocate(m.packed_bytes, &packed_);
   uint64_t scratch = 0;
-  for (uint32_t i = 0; i < m.n_kernels; ++i) scratch = std::max(scratch, m.kernels[i].scratch_bytes);
-  scratch_stride_ = static_cast<int64_t>(RoundUp(scratch, kPage));  // no cache line, and no page, is shared by two threads
-  Allocate(static_cast<uint64_t>(scratch_stride_) * static_cast<uint64_t>(pool_.threads()), &scratch_);
+  for (uint32_t i = 0; i < m.n_kernels; ++i)
+    scratch = std::max(scratch, m.kernels[i].scratch_bytes);
+  scratch_stride_ = static_cast<int64_t>(
+      RoundUp(scratch, kPage));  // no cache line, and no page, is shared by two threads
+  Allocate(static_cast<uint64_t>(scratch_stride_) * static_cast<uint64_t>(pool_.threads()),
+           &scratch_);
   if (!error_.empty()) return;
   PlaceTensors();
   ListCalls({m.prepack_steps, m.n_prepack_steps}, 0, &prepack_calls_);
@@ -64,10 +69,12 @@ void Instance::PlaceTensors() {
     const whet_tensor& t = m.tensors[i];
     if (t.storage == WHET_ARENA) base_[i] = arena_.get() + t.offset;
     if (t.storage == WHET_PACKED) base_[i] = packed_.get() + t.offset;
-    if (t.storage == WHET_CONSTANT) base_[i] = const_cast<char*>(static_cast<const char*>(m.constants)) + t.offset;
+    if (t.storage == WHET_CONSTANT)
+      base_[i] = const_cast<char*>(static_cast<const char*>(m.constants)) + t.offset;
   }
   for (uint32_t s = 0; s < m.n_prepack_steps + m.n_steps; ++s) {
-    const whet_step& step = s < m.n_prepack_steps ? m.prepack_steps[s] : m.steps[s - m.n_prepack_steps];
+    const whet_step& step =
+        s < m.n_prepack_steps ? m.prepack_steps[s] : m.steps[s - m.n_prepack_steps];
     auto& args = args_.emplace_back();
     for (uint32_t k = 0; k < m.kernels[step.kernel].n_buffers; ++k) {
       const uint32_t t = step.tensors[k];
@@ -77,13 +84,16 @@ void Instance::PlaceTensors() {
   }
 }
 
-void Instance::ListCalls(std::span<const whet_step> steps, size_t first_args, std::vector<Call>* calls) {
+void Instance::ListCalls(std::span<const whet_step> steps, size_t first_args,
+                         std::vector<Call>* calls) {
   for (size_t s = 0; s < steps.size(); ++s) {
     const whet_kernel& kernel = model_->desc().kernels[steps[s].kernel];
     for (uint32_t p = 0; p < kernel.n_phases; ++p) {
       const whet_phase& phase = kernel.phases[p];
-      if (!calls->empty() && phase.extent == 1 && calls->back().extent == 1) calls->back().barrier = false;
-      calls->push_back({phase.fn, args_[first_args + s].data(), phase.extent, static_cast<uint32_t>(s), true, p + 1 == kernel.n_phases});
+      if (!calls->empty() && phase.extent == 1 && calls->back().extent == 1)
+        calls->back().barrier = false;
+      calls->push_back({phase.fn, args_[first_args + s].data(), phase.extent,
+                        static_cast<uint32_t>(s), true, p + 1 == kernel.n_phases});
     }
   }
   if (!calls->empty()) calls->back().barrier = false;  // the end of the parallel region is one
@@ -108,7 +118,8 @@ void Instance::RunCalls(const std::vector<Call>& calls) {
 void Instance::Prepack(const std::vector<const void*>& parameters) {
   const std::vector<uint32_t> ids = model_->parameters();
   for (size_t i = 0; i < ids.size() && i < parameters.size(); ++i) {
-    for (const auto& [step, arg] : uses_[ids[i]]) args_[step][arg] = const_cast<void*>(parameters[i]);
+    for (const auto& [step, arg] : uses_[ids[i]])
+      args_[step][arg] = const_cast<void*>(parameters[i]);
   }
   RunCalls(prepack_calls_);
 }
@@ -152,7 +163,8 @@ void Instance::Run(const std::vector<const void*>& inputs, const std::vector<voi
   Execute();
 }
 
-void Instance::RunProfiled(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, std::vector<double>& step_ns) {
+void Instance::RunProfiled(const std::vector<const void*>& inputs,
+                           const std::vector<void*>& outputs, std::vector<double>& step_ns) {
   using Clock = std::chrono::steady_clock;
   Bind(inputs, outputs);
   step_ns.resize(model_->desc().n_steps);

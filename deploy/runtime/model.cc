@@ -11,8 +11,10 @@ namespace whet {
 namespace {
 
 constexpr int64_t kTypeBytes[] = {1, 1, 1, 4, 8, 2, 2, 4, 8};
-constexpr const char* kTypeNames[] = {"bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64"};
-constexpr uint32_t kMaxTableEntries = 1 << 20;  // a descriptor is trusted to be ours, but may be damaged
+constexpr const char* kTypeNames[] = {"bool", "i8",   "u8",  "i32", "i64",
+                                      "f16",  "bf16", "f32", "f64"};
+constexpr uint32_t kMaxTableEntries =
+    1 << 20;  // a descriptor is trusted to be ours, but may be damaged
 constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
 
 std::string Number(uint64_t v) { return std::to_string(v); }
@@ -23,25 +25,31 @@ std::string CopyTable(const T* table, uint32_t count, const char* what, std::vec
   out->clear();
   if (count == 0) return "";
   if (!table) return std::string("its ") + what + " table is missing";
-  if (count > kMaxTableEntries) return std::string("its ") + what + " table has " + Number(count) + " entries, the limit is " + Number(kMaxTableEntries);
+  if (count > kMaxTableEntries)
+    return std::string("its ") + what + " table has " + Number(count) + " entries, the limit is " +
+           Number(kMaxTableEntries);
   const uint32_t stride = table->size;
   if (stride < sizeof(T) || stride > 4096 || stride % alignof(T) != 0) {
-    return std::string("its ") + what + " struct has " + Number(stride) + " bytes, this runtime needs " + Number(sizeof(T));
+    return std::string("its ") + what + " struct has " + Number(stride) +
+           " bytes, this runtime needs " + Number(sizeof(T));
   }
   out->resize(count);
   for (uint32_t i = 0; i < count; ++i) {
     std::memcpy(&(*out)[i], reinterpret_cast<const char*>(table) + uint64_t{i} * stride, sizeof(T));
-    if ((*out)[i].size != stride) return std::string("its ") + what + " table has entries of different sizes";
+    if ((*out)[i].size != stride)
+      return std::string("its ") + what + " table has entries of different sizes";
     (*out)[i].size = sizeof(T);
   }
   return "";
 }
 
-// Bytes of a dense tensor; 0 and a false return when a dimension is negative or the product overflows.
+// Bytes of a dense tensor; 0 and a false return when a dimension is negative or the product
+// overflows.
 bool DenseBytes(const whet_tensor& t, uint64_t* bytes) {
   *bytes = static_cast<uint64_t>(DTypeBytes(t.dtype));
   for (uint32_t d = 0; d < t.rank; ++d) {
-    if (t.shape[d] < 0 || __builtin_mul_overflow(*bytes, static_cast<uint64_t>(t.shape[d]), bytes)) return false;
+    if (t.shape[d] < 0 || __builtin_mul_overflow(*bytes, static_cast<uint64_t>(t.shape[d]), bytes))
+      return false;
   }
   return *bytes <= kMaxBytes;
 }
@@ -77,7 +85,8 @@ std::shared_ptr<const Model> Model::Load(const std::string& path, std::string* e
     return nullptr;
   }
   if (std::string missing; !CpuHasFeatures(model->desc_.features, &missing)) {
-    *error = "'" + path + "' needs processor features this machine lacks: " + missing + "; compile the model for this machine's own target";
+    *error = "'" + path + "' needs processor features this machine lacks: " + missing +
+             "; compile the model for this machine's own target";
     return nullptr;
   }
   return model;
@@ -87,16 +96,23 @@ std::string Model::Adopt(const whet_model* given) {
   if (!given) return "its descriptor is missing";
   // size and abi_version are the first two fields in every version.
   if (given->abi_version != WHET_ABI_VERSION) {
-    return "its interface version is " + Number(given->abi_version) + ", this runtime knows " + Number(WHET_ABI_VERSION);
+    return "its interface version is " + Number(given->abi_version) + ", this runtime knows " +
+           Number(WHET_ABI_VERSION);
   }
-  if (given->size < sizeof(whet_model)) return "its model struct has " + Number(given->size) + " bytes, this runtime needs " + Number(sizeof(whet_model));
+  if (given->size < sizeof(whet_model))
+    return "its model struct has " + Number(given->size) + " bytes, this runtime needs " +
+           Number(sizeof(whet_model));
   std::memcpy(&desc_, given, sizeof desc_);
   desc_.size = sizeof desc_;
-  for (const char** text : {&desc_.name, &desc_.target, &desc_.features, &desc_.metadata}) *text = OrEmpty(*text);
-  if (desc_.n_dims != 0) return "it has " + Number(desc_.n_dims) + " symbolic dimensions; this runtime runs fixed shapes only";
+  for (const char** text : {&desc_.name, &desc_.target, &desc_.features, &desc_.metadata})
+    *text = OrEmpty(*text);
+  if (desc_.n_dims != 0)
+    return "it has " + Number(desc_.n_dims) +
+           " symbolic dimensions; this runtime runs fixed shapes only";
   std::string wrong = CopyTable(desc_.tensors, desc_.n_tensors, "tensor", &tensors_);
   if (wrong.empty()) wrong = CopyTable(desc_.kernels, desc_.n_kernels, "kernel", &kernels_);
-  if (wrong.empty()) wrong = CopyTable(desc_.prepack_steps, desc_.n_prepack_steps, "prepack step", &prepack_steps_);
+  if (wrong.empty())
+    wrong = CopyTable(desc_.prepack_steps, desc_.n_prepack_steps, "prepack step", &prepack_steps_);
   if (wrong.empty()) wrong = CopyTable(desc_.steps, desc_.n_steps, "step", &steps_);
   if (!wrong.empty()) return wrong;
   phases_.resize(kernels_.size());
@@ -123,19 +139,26 @@ std::string Model::Adopt(const whet_model* given) {
 
 std::string Model::CheckTensors() const {
   if (uint64_t{desc_.n_inputs} + desc_.n_outputs > tensors_.size()) {
-    return "it names " + Number(desc_.n_inputs) + " inputs and " + Number(desc_.n_outputs) + " outputs but has " + Number(tensors_.size()) + " tensors";
+    return "it names " + Number(desc_.n_inputs) + " inputs and " + Number(desc_.n_outputs) +
+           " outputs but has " + Number(tensors_.size()) + " tensors";
   }
-  if (desc_.arena_bytes > kMaxBytes || desc_.packed_bytes > kMaxBytes) return "it asks for more than 64 TiB of memory";
-  if (desc_.constants_bytes > 0 && reinterpret_cast<uintptr_t>(desc_.constants) % WHET_ALIGNMENT != 0) return "its constants are not aligned";
+  if (desc_.arena_bytes > kMaxBytes || desc_.packed_bytes > kMaxBytes)
+    return "it asks for more than 64 TiB of memory";
+  if (desc_.constants_bytes > 0 &&
+      reinterpret_cast<uintptr_t>(desc_.constants) % WHET_ALIGNMENT != 0)
+    return "its constants are not aligned";
   if (desc_.constants_bytes > 0 && !desc_.constants) return "its constants are missing";
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const whet_tensor& t = tensors_[i];
     const std::string where = "tensor " + Number(i) + " '" + t.name + "' ";
     if (t.dtype > WHET_F64) return where + "has the unknown type " + Number(t.dtype);
-    if (t.rank > 16 || (t.rank > 0 && !t.shape)) return where + "has no shape, or more than 16 dimensions";
-    const bool is_input = i < desc_.n_inputs, is_output = !is_input && i < desc_.n_inputs + desc_.n_outputs;
+    if (t.rank > 16 || (t.rank > 0 && !t.shape))
+      return where + "has no shape, or more than 16 dimensions";
+    const bool is_input = i < desc_.n_inputs,
+               is_output = !is_input && i < desc_.n_inputs + desc_.n_outputs;
     if (is_input != (t.storage == WHET_INPUT) || is_output != (t.storage == WHET_OUTPUT)) {
-      return where + "has storage " + Number(t.storage) + ", which does not fit its place in the table";
+      return where + "has storage " + Number(t.storage) +
+             ", which does not fit its place in the table";
     }
     const bool callers = is_input || is_output || t.storage == WHET_PARAMETER;
     uint64_t limit = 0, dense = 0;
@@ -145,20 +168,25 @@ std::string Model::CheckTensors() const {
       case WHET_PACKED: limit = desc_.packed_bytes; break;
       default:
         if (!callers) return where + "has the unknown storage " + Number(t.storage);
-        if (!DenseBytes(t, &dense) || t.bytes != dense) return where + "of shape " + ShapeText({t.shape, t.rank}) + " " + DTypeName(t.dtype) + " states " + Number(t.bytes) + " bytes";
+        if (!DenseBytes(t, &dense) || t.bytes != dense)
+          return where + "of shape " + ShapeText({t.shape, t.rank}) + " " + DTypeName(t.dtype) +
+                 " states " + Number(t.bytes) + " bytes";
         continue;
     }
     if (t.offset % WHET_ALIGNMENT != 0) return where + "is not aligned";
-    if (t.offset > limit || t.bytes > limit - t.offset) return where + "reaches beyond its memory of " + Number(limit) + " bytes";
+    if (t.offset > limit || t.bytes > limit - t.offset)
+      return where + "reaches beyond its memory of " + Number(limit) + " bytes";
   }
   return "";
 }
 
 std::string Model::CheckKernels() const {
   for (size_t k = 0; k < kernels_.size(); ++k) {
-    if (kernels_[k].scratch_bytes > kMaxBytes) return "kernel " + Number(k) + " asks for more than 64 TiB of scratch memory";
+    if (kernels_[k].scratch_bytes > kMaxBytes)
+      return "kernel " + Number(k) + " asks for more than 64 TiB of scratch memory";
     for (const whet_phase& p : phases_[k]) {
-      if (!p.fn || p.extent < 1) return "kernel " + Number(k) + " has a phase without a function or without work";
+      if (!p.fn || p.extent < 1)
+        return "kernel " + Number(k) + " has a phase without a function or without work";
     }
   }
   return "";
@@ -167,11 +195,14 @@ std::string Model::CheckKernels() const {
 std::string Model::CheckSteps(std::span<const whet_step> steps, const char* what) const {
   for (size_t i = 0; i < steps.size(); ++i) {
     const std::string where = std::string(what) + " " + Number(i) + " '" + steps[i].label + "' ";
-    if (steps[i].kernel >= kernels_.size()) return where + "runs kernel " + Number(steps[i].kernel) + " of " + Number(kernels_.size());
+    if (steps[i].kernel >= kernels_.size())
+      return where + "runs kernel " + Number(steps[i].kernel) + " of " + Number(kernels_.size());
     const uint32_t n = kernels_[steps[i].kernel].n_buffers;
     if (n > 0 && !steps[i].tensors) return where + "has no tensors";
     for (uint32_t k = 0; k < n; ++k) {
-      if (steps[i].tensors[k] >= tensors_.size()) return where + "uses tensor " + Number(steps[i].tensors[k]) + " of " + Number(tensors_.size());
+      if (steps[i].tensors[k] >= tensors_.size())
+        return where + "uses tensor " + Number(steps[i].tensors[k]) + " of " +
+               Number(tensors_.size());
     }
   }
   return "";

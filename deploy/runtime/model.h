@@ -1,13 +1,14 @@
-// Loads and runs artifacts (see whet_artifact.h). Standard library only, so that an application links this and nothing
-// else. Errors come back as text; an empty text is success. A C interface is in whet_runtime.h.
+// Loads and runs artifacts (see whet_artifact.h). Standard library only, so that an application
+// links this and nothing else. Errors come back as text; an empty text is success. A C interface is
+// in whet_runtime.h.
 //
 //   std::string error;
 //   auto model = whet::Model::Load("face.so", &error);
 //   whet::Instance instance(model, 2);
 //   instance.Run({input.data()}, {scores.data(), boxes.data()});
 //
-// A Model is immutable and may be shared between threads. An Instance has its own memory and threads: one Run at a time
-// per instance; run several instances of one model side by side.
+// A Model is immutable and may be shared between threads. An Instance has its own memory and
+// threads: one Run at a time per instance; run several instances of one model side by side.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -24,8 +25,9 @@ namespace whet {
 
 class Model {
  public:
-  // Checks the file, the interface version, every struct, index and offset, and that this processor has the features the
-  // code needs, before anything in the library but the descriptor function runs. Null and a reason otherwise.
+  // Checks the file, the interface version, every struct, index and offset, and that this processor
+  // has the features the code needs, before anything in the library but the descriptor function
+  // runs. Null and a reason otherwise.
   static std::shared_ptr<const Model> Load(const std::string& path, std::string* error);
   ~Model();
   Model(const Model&) = delete;
@@ -34,13 +36,16 @@ class Model {
   // In this runtime's own struct sizes, also when the library was written with larger (newer) ones.
   const whet_model& desc() const { return desc_; }
   std::span<const whet_tensor> inputs() const { return {desc_.tensors, desc_.n_inputs}; }
-  std::span<const whet_tensor> outputs() const { return {desc_.tensors + desc_.n_inputs, desc_.n_outputs}; }
+  std::span<const whet_tensor> outputs() const {
+    return {desc_.tensors + desc_.n_inputs, desc_.n_outputs};
+  }
   // Tensors with storage WHET_PARAMETER, in table order: weights a candidate is given from outside.
   std::vector<uint32_t> parameters() const;
 
  private:
   Model() = default;
-  std::string Adopt(const whet_model* given);  // copies and checks the tables; the reason when it refuses
+  std::string Adopt(
+      const whet_model* given);  // copies and checks the tables; the reason when it refuses
   std::string CheckTensors() const;
   std::string CheckKernels() const;
   std::string CheckSteps(std::span<const whet_step> steps, const char* what) const;
@@ -55,8 +60,9 @@ class Model {
 
 class Instance {
  public:
-  // Allocates the memory and runs the prepack steps, unless the model has parameters: then Prepack must be called first.
-  // `threads` >= 1. When memory or threads are refused, error() says so and nothing may be run.
+  // Allocates the memory and runs the prepack steps, unless the model has parameters: then Prepack
+  // must be called first. `threads` >= 1. When memory or threads are refused, error() says so and
+  // nothing may be run.
   Instance(std::shared_ptr<const Model> model, int threads, bool pin = false);
   ~Instance();
   const std::string& error() const { return error_; }
@@ -66,15 +72,17 @@ class Instance {
   // Bytes of memory this instance holds (arena, packed weights, scratch).
   int64_t memory_bytes() const { return memory_bytes_; }
 
-  // One pointer per parameter, in the order of Model::parameters(), 64-byte aligned; they must stay while the instance
-  // runs. Runs the prepack steps.
+  // One pointer per parameter, in the order of Model::parameters(), 64-byte aligned; they must stay
+  // while the instance runs. Runs the prepack steps.
   void Prepack(const std::vector<const void*>& parameters);
 
-  // One pointer per input and output, each of the size its descriptor says. Pointers that are 64-byte aligned are used
-  // as they are; others go through a copy. Inputs must not change, and nothing may read outputs, during a run.
+  // One pointer per input and output, each of the size its descriptor says. Pointers that are
+  // 64-byte aligned are used as they are; others go through a copy. Inputs must not change, and
+  // nothing may read outputs, during a run.
   void Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs);
   // The same, timing each step: step_ns[i] is increased by the time of step i.
-  void RunProfiled(const std::vector<const void*>& inputs, const std::vector<void*>& outputs, std::vector<double>& step_ns);
+  void RunProfiled(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+                   std::vector<double>& step_ns);
 
   // Run in two halves, for callers that run many times on the same buffers (timing loops).
   void Bind(const std::vector<const void*>& inputs, const std::vector<void*>& outputs);
@@ -90,7 +98,7 @@ class Instance {
     void* const* args;
     int64_t extent;
     uint32_t step;
-    bool barrier;    // other threads must see the phase done before the next call
+    bool barrier;  // other threads must see the phase done before the next call
     bool last_of_step;
   };
   struct Staged {  // a caller's buffer that is not aligned
@@ -113,11 +121,12 @@ class Instance {
   int64_t memory_bytes_ = 0;
   Memory arena_, packed_, scratch_;
   int64_t scratch_stride_ = 0;
-  std::vector<void*> base_;                // per tensor
-  std::vector<std::vector<void*>> args_;   // per step, prepack steps first
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> uses_;  // per tensor the caller supplies: (step, argument)
+  std::vector<void*> base_;               // per tensor
+  std::vector<std::vector<void*>> args_;  // per step, prepack steps first
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>>
+      uses_;  // per tensor the caller supplies: (step, argument)
   std::vector<Call> prepack_calls_, calls_;
-  std::vector<Memory> staging_;            // per input/output, allocated when first needed
+  std::vector<Memory> staging_;  // per input/output, allocated when first needed
   std::vector<Staged> staged_in_, staged_out_;
 };
 

@@ -1,5 +1,6 @@
-// NumPy .npy files, versions 1 to 3, little endian, C order. Standard library only; errors as text, an empty text is
-// success. bf16 has no .npy form: callers widen it to f32. Stateless; safe from any thread.
+// NumPy .npy files, versions 1 to 3, little endian, C order. Standard library only; errors as text,
+// an empty text is success. bf16 has no .npy form: callers widen it to f32. Stateless; safe from
+// any thread.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,6 +16,7 @@ struct NpyArray {
 
 // At most 4 GiB and 16 dimensions.
 std::string ReadNpy(const std::string& path, NpyArray* out);
-std::string WriteNpy(const std::string& path, uint32_t dtype, const std::vector<int64_t>& shape, const void* data);
+std::string WriteNpy(const std::string& path, uint32_t dtype, const std::vector<int64_t>& shape,
+                     const void* data);
 
 }  // namespace whet

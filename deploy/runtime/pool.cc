@@ -10,7 +10,8 @@
 namespace whet {
 namespace {
 
-// Longer than the gap between two phases or two runs in a row, shorter than anyone would notice on a busy machine.
+// Longer than the gap between two phases or two runs in a row, shorter than anyone would notice on
+// a busy machine.
 constexpr int64_t kSpinNs = 50'000;
 
 void Pause() {
@@ -54,8 +55,10 @@ ThreadPool::ThreadPool(int threads, bool pin) {
       });
     }
   } catch (const std::system_error& e) {
-    // Those that exist have not begun anything: they see the final count when the first round starts.
-    error_ = "only " + std::to_string(workers_.size() + 1) + " of " + std::to_string(threads) + " threads could be started: " + e.what();
+    // Those that exist have not begun anything: they see the final count when the first round
+    // starts.
+    error_ = "only " + std::to_string(workers_.size() + 1) + " of " + std::to_string(threads) +
+             " threads could be started: " + e.what();
     threads_ = static_cast<int>(workers_.size()) + 1;
   }
   if (pin) PinToProcessor(0);
@@ -103,7 +106,8 @@ void ThreadPool::Work(int thread) {
   uint32_t seen = 0;
   while (true) {
     WaitUntilChanged(round_, seen);
-    ++seen;  // the next round cannot start before this thread has met the closing barrier of this one
+    ++seen;  // the next round cannot start before this thread has met the closing barrier of this
+             // one
     if (stop_) return;
     call_(function_, thread);
     Barrier();

@@ -1,8 +1,10 @@
-// A team of threads for one artifact instance. Parallel(f) runs f(thread) once on every thread, the caller being thread 0,
-// and returns when all are done; inside, Barrier() separates the phases of a kernel. One region therefore covers a whole
-// run of a model, and a phase costs one barrier, not a fork and a join. Waiting threads spin for a moment (the serial gap
-// between two phases is short), then sleep in the kernel; with more threads than processors they sleep at once.
-// One thread means no threads, no atomics and no locks. Not reentrant; one Parallel at a time (an Instance owns its pool).
+// A team of threads for one artifact instance. Parallel(f) runs f(thread) once on every thread, the
+// caller being thread 0, and returns when all are done; inside, Barrier() separates the phases of a
+// kernel. One region therefore covers a whole run of a model, and a phase costs one barrier, not a
+// fork and a join. Waiting threads spin for a moment (the serial gap between two phases is short),
+// then sleep in the kernel; with more threads than processors they sleep at once. One thread means
+// no threads, no atomics and no locks. Not reentrant; one Parallel at a time (an Instance owns its
+// pool).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -15,8 +17,9 @@ namespace whet {
 
 class ThreadPool {
  public:
-  // threads >= 1. With `pin`, thread i (the caller is thread 0) stays on the i-th processor the process may use. When the
-  // system refuses a thread the pool is smaller than asked and error() says so.
+  // threads >= 1. With `pin`, thread i (the caller is thread 0) stays on the i-th processor the
+  // process may use. When the system refuses a thread the pool is smaller than asked and error()
+  // says so.
   explicit ThreadPool(int threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -31,14 +34,17 @@ class ThreadPool {
       f(0);
       return;
     }
-    call_ = [](void* self, int thread) { (*static_cast<std::remove_reference_t<F>*>(self))(thread); };
+    call_ = [](void* self, int thread) {
+      (*static_cast<std::remove_reference_t<F>*>(self))(thread);
+    };
     function_ = &f;
     Start();
     f(0);
     Barrier();
   }
 
-  // Inside Parallel: returns once every thread has called it. What was written before it is visible after it.
+  // Inside Parallel: returns once every thread has called it. What was written before it is visible
+  // after it.
   void Barrier();
 
   // The part of [0, extent) that is `thread`'s: contiguous, sizes differ by one at most.
@@ -70,7 +76,8 @@ class ThreadPool {
 
 // The processors this process may use.
 int AvailableProcessors();
-// Keeps the calling thread on the index-th of them (modulo their number); false when the system refuses.
+// Keeps the calling thread on the index-th of them (modulo their number); false when the system
+// refuses.
 bool PinToProcessor(int index);
 
 }  // namespace whet

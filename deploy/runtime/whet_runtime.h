@@ -1,5 +1,5 @@
-/* The C interface of the runtime: load a compiled model and run it. Link libwhet_runtime.a (with -lstdc++ -lpthread -ldl)
- * or the C++ interface in model.h.
+/* The C interface of the runtime: load a compiled model and run it. Link libwhet_runtime.a (with
+ * -lstdc++ -lpthread -ldl) or the C++ interface in model.h.
  *
  *   whet_session* s = whet_session_open("face.so", 2);
  *   if (!s) { fprintf(stderr, "%s\n", whet_last_error()); return 1; }
@@ -8,8 +8,9 @@
  *   if (whet_session_run(s, in, out) != 0) ...
  *   whet_session_close(s);
  *
- * One session is used by one thread at a time (a second caller is refused, not queued); open several to run side by side.
- * Every function that can fail leaves its reason in whet_last_error() of the calling thread. */
+ * One session is used by one thread at a time (a second caller is refused, not queued); open
+ * several to run side by side. Every function that can fail leaves its reason in whet_last_error()
+ * of the calling thread. */
 #ifndef WHET_RUNTIME_H_
 #define WHET_RUNTIME_H_
 
@@ -23,7 +24,8 @@ extern "C" {
 
 typedef struct whet_session whet_session;
 
-typedef struct whet_value_info { /* points into the loaded model; valid until the session is closed */
+typedef struct whet_value_info { /* points into the loaded model; valid until the session is closed
+                                  */
   const char* name;
   uint32_t dtype; /* whet_dtype */
   uint32_t rank;
@@ -41,8 +43,8 @@ uint32_t whet_session_output_count(const whet_session* session);
 int whet_session_input(const whet_session* session, uint32_t index, whet_value_info* info);
 int whet_session_output(const whet_session* session, uint32_t index, whet_value_info* info);
 
-/* One pointer per input and output, in the model's order, each to `bytes` bytes in row-major order. 64-byte aligned
- * buffers are used in place, others are copied. 0 on success, -1 on failure. */
+/* One pointer per input and output, in the model's order, each to `bytes` bytes in row-major order.
+ * 64-byte aligned buffers are used in place, others are copied. 0 on success, -1 on failure. */
 int whet_session_run(whet_session* session, const void* const* inputs, void* const* outputs);
 
 /* Text that names what went wrong in this thread's last failed call; never NULL. */

@@ -34,12 +34,16 @@ v1::JobSnapshot Snapshot(v1::JobState state, int64_t trials) {
 // Knows the key "rpi4" only; breaks the first WatchJob stream in the middle.
 class FakeTuner final : public v1::Tuner::Service {
  public:
-  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request, v1::SubmitJobReply* reply) override {
-    if (request->spec().key() != "rpi4") return {grpc::StatusCode::NOT_FOUND, "no device has the key '" + request->spec().key() + "'; the keys are rpi4"};
+  grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+                         v1::SubmitJobReply* reply) override {
+    if (request->spec().key() != "rpi4")
+      return {grpc::StatusCode::NOT_FOUND,
+              "no device has the key '" + request->spec().key() + "'; the keys are rpi4"};
     reply->set_job_id("j1");
     return grpc::Status::OK;
   }
-  grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*, grpc::ServerWriter<v1::JobEvent>* writer) override {
+  grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*,
+                        grpc::ServerWriter<v1::JobEvent>* writer) override {
     v1::JobEvent event;
     *event.mutable_snapshot() = Snapshot(v1::JOB_RUNNING, 10);
     writer->Write(event);
@@ -48,7 +52,8 @@ class FakeTuner final : public v1::Tuner::Service {
     writer->Write(event);
     return grpc::Status::OK;
   }
-  grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request, v1::CancelJobReply*) override {
+  grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                         v1::CancelJobReply*) override {
     cancelled = request->job_id() == "j1";
     return grpc::Status::OK;
   }
@@ -57,9 +62,11 @@ class FakeTuner final : public v1::Tuner::Service {
 };
 
 class FakeTracker final : public v1::Tracker::Service {
-  grpc::Status ListDevices(grpc::ServerContext*, const v1::ListDevicesRequest* request, v1::ListDevicesReply* reply) override {
+  grpc::Status ListDevices(grpc::ServerContext*, const v1::ListDevicesRequest* request,
+                           v1::ListDevicesReply* reply) override {
     reply->add_known_keys("rpi4");
-    if (request->key().empty() || request->key() == "rpi4") reply->add_devices()->mutable_device()->set_key("rpi4");
+    if (request->key().empty() || request->key() == "rpi4")
+      reply->add_devices()->mutable_device()->set_key("rpi4");
     return grpc::Status::OK;
   }
 };
@@ -97,7 +104,8 @@ TEST_F(DriverClientTest, WatchingGoesOnAfterABrokenStreamUntilTheJobHasEnded) {
   auto client = TunerClient::Connect(address_);
   ASSERT_TRUE(client.ok());
   int events = 0;
-  const auto last = (*client)->Watch("j1", [&](const v1::JobEvent&) { ++events; }, [] { return false; });
+  const auto last =
+      (*client)->Watch("j1", [&](const v1::JobEvent&) { ++events; }, [] { return false; });
   ASSERT_TRUE(last.ok()) << last.status();
   EXPECT_EQ(last->state(), v1::JOB_DONE);
   EXPECT_EQ(last->trials_done(), 100);
@@ -149,7 +157,9 @@ TEST(ProgressTest, TheBarFitsTheTerminalAndSaysWhatMatters) {
   EXPECT_THAT(text, HasSubstr("best 1.000 ms (2.00x)"));
   EXPECT_THAT(text, HasSubstr("1:05 +0:05"));
   EXPECT_THAT(text, HasSubstr("[#######......................."));
-  for (int columns : {0, 1, 20, 60, 80}) EXPECT_LE(Progress::BarText(Snapshot(v1::JOB_RUNNING, 25), columns).size(), static_cast<size_t>(std::max(columns, 0)));
+  for (int columns : {0, 1, 20, 60, 80})
+    EXPECT_LE(Progress::BarText(Snapshot(v1::JOB_RUNNING, 25), columns).size(),
+              static_cast<size_t>(std::max(columns, 0)));
   EXPECT_EQ(Progress::Minutes(3725.4), "1:02:05");
 }
 

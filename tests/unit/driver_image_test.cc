@@ -84,7 +84,8 @@ void WriteJpeg(const std::string& path, const Image& image) {
 
 TEST_F(DriverImageTest, JpegIsReadWithinItsLoss) {
   Image flat{40, 30, std::vector<uint8_t>(40 * 30 * 3)};
-  for (size_t i = 0; i < flat.rgb.size(); ++i) flat.rgb[i] = static_cast<uint8_t>(i % 3 == 0 ? 200 : i % 3 == 1 ? 100 : 50);
+  for (size_t i = 0; i < flat.rgb.size(); ++i)
+    flat.rgb[i] = static_cast<uint8_t>(i % 3 == 0 ? 200 : i % 3 == 1 ? 100 : 50);
   WriteJpeg(File("a.jpg"), flat);
   const auto back = ReadImage(File("a.jpg"));
   ASSERT_TRUE(back.ok()) << back.status();
@@ -113,7 +114,8 @@ TEST_F(DriverImageTest, CropTakesThePartAndRefusesTheRest) {
   ASSERT_TRUE(part.ok());
   EXPECT_EQ(part->at(0, 0)[0], 15);
   EXPECT_EQ(part->at(3, 4)[1], 42);
-  EXPECT_THAT(Message(Crop(image, 17, 0, 4, 4).status()), HasSubstr("crop 4x4 at (17,0) reaches beyond the picture of 20x10"));
+  EXPECT_THAT(Message(Crop(image, 17, 0, 4, 4).status()),
+              HasSubstr("crop 4x4 at (17,0) reaches beyond the picture of 20x10"));
   EXPECT_FALSE(Crop(image, -1, 0, 4, 4).ok());
 }
 
@@ -143,7 +145,14 @@ TEST_F(DriverImageTest, RectanglesAreClipped) {
 }
 
 whet_tensor Input(const std::vector<int64_t>& shape, uint32_t dtype = WHET_F32) {
-  whet_tensor t = {sizeof t, WHET_INPUT, dtype, static_cast<uint32_t>(shape.size()), shape.data(), 0, static_cast<uint64_t>(DTypeBytes(dtype)), "in"};
+  whet_tensor t = {sizeof t,
+                   WHET_INPUT,
+                   dtype,
+                   static_cast<uint32_t>(shape.size()),
+                   shape.data(),
+                   0,
+                   static_cast<uint64_t>(DTypeBytes(dtype)),
+                   "in"};
   for (int64_t d : shape) t.bytes *= static_cast<uint64_t>(d);
   return t;
 }
@@ -164,26 +173,33 @@ TEST_F(DriverImageTest, PreprocessMapsRangeChannelsAndLayout) {
     EXPECT_TRUE(bytes.ok()) << bytes.status();
     return Floats(*bytes);
   };
-  EXPECT_THAT(run("", nhwc), ElementsAre(0.0f, 51 / 255.0f, 102 / 255.0f, 1.0f, 153 / 255.0f, 204 / 255.0f));
-  EXPECT_THAT(run("range=-1,1", nhwc), ElementsAre(-1.0f, 51 / 127.5f - 1, 102 / 127.5f - 1, 1.0f, 153 / 127.5f - 1, 204 / 127.5f - 1));
+  EXPECT_THAT(run("", nhwc),
+              ElementsAre(0.0f, 51 / 255.0f, 102 / 255.0f, 1.0f, 153 / 255.0f, 204 / 255.0f));
+  EXPECT_THAT(run("range=-1,1", nhwc), ElementsAre(-1.0f, 51 / 127.5f - 1, 102 / 127.5f - 1, 1.0f,
+                                                   153 / 127.5f - 1, 204 / 127.5f - 1));
   EXPECT_THAT(run("range=0,255", nchw), ElementsAre(0, 255, 51, 153, 102, 204));
   EXPECT_THAT(run("range=0,255;channels=bgr", nchw), ElementsAre(102, 204, 51, 153, 0, 255));
   const auto normalised = run("mean=0.5,0,0;std=0.25,1,1", nchw);
   EXPECT_FLOAT_EQ(normalised[0], -2);
   EXPECT_FLOAT_EQ(normalised[1], 2);
-  EXPECT_THAT(Message(ParsePreprocess("rnge=0,1").status()), HasSubstr("'rnge=0,1' is not one of crop="));
-  EXPECT_THAT(Message(ParsePreprocess("crop=1,2,3").status()), HasSubstr("has 3 numbers, expected 4"));
+  EXPECT_THAT(Message(ParsePreprocess("rnge=0,1").status()),
+              HasSubstr("'rnge=0,1' is not one of crop="));
+  EXPECT_THAT(Message(ParsePreprocess("crop=1,2,3").status()),
+              HasSubstr("has 3 numbers, expected 4"));
   EXPECT_THAT(Message(ParsePreprocess("std=1,0,1").status()), HasSubstr("divides by zero"));
   const std::vector<int64_t> flat = {1, 12};
-  EXPECT_THAT(Message(PictureToTensor(image, Preprocess{}, Input(flat)).status()), HasSubstr("not one picture of three channels"));
+  EXPECT_THAT(Message(PictureToTensor(image, Preprocess{}, Input(flat)).status()),
+              HasSubstr("not one picture of three channels"));
 }
 
-// Computed once by another runtime for the demo's photograph: the two rows of the coarse grid whose scores stand out.
+// Computed once by another runtime for the demo's photograph: the two rows of the coarse grid whose
+// scores stand out.
 TEST_F(DriverImageTest, FacesAreDecodedFromAnchorsAndTheBestOneWins) {
   std::vector<float> s16(512, -90), s8(384, -200), b16(512 * 16), b8(384 * 16);
   s8[162] = 2.818102f;
   s8[163] = 2.163490f;
-  const float rows[2][4] = {{6.26293f, 7.15809f, 52.50409f, 52.49495f}, {6.43261f, 6.93081f, 51.60542f, 51.59557f}};
+  const float rows[2][4] = {{6.26293f, 7.15809f, 52.50409f, 52.49495f},
+                            {6.43261f, 6.93081f, 51.60542f, 51.59557f}};
   for (int r = 0; r < 2; ++r) std::copy_n(rows[r], 4, &b8[(162 + static_cast<size_t>(r)) * 16]);
   const auto face = BestFace(s16, s8, b16, b8);
   ASSERT_TRUE(face.ok()) << face.status();
@@ -197,7 +213,8 @@ TEST_F(DriverImageTest, FacesAreDecodedFromAnchorsAndTheBestOneWins) {
   const auto other = BestFace(s16, s8, b16, b8);
   ASSERT_TRUE(other.ok());
   EXPECT_NEAR(other->x, 15.5 / 16, 1e-6);
-  EXPECT_THAT(WrongFace(*other, {}), HasSubstr("the score is 0.9933, expected 0.9440 within 0.0020; the centre's x"));
+  EXPECT_THAT(WrongFace(*other, {}),
+              HasSubstr("the score is 0.9933, expected 0.9440 within 0.0020; the centre's x"));
 
   std::fill(s16.begin(), s16.end(), NAN);
   std::fill(s8.begin(), s8.end(), NAN);

@@ -47,9 +47,11 @@ TEST_F(DriverIoTest, InputsAreCheckedAndNamed) {
   EXPECT_TRUE(Fill({"x=" + File("x.npy")}).ok());
   EXPECT_TRUE(Fill({File("x.npy")}).ok());
   EXPECT_THAT(Message(Fill({})), HasSubstr("input 'x' f32 100x10 is missing"));
-  EXPECT_THAT(Message(Fill({File("flat.npy")})), HasSubstr("has shape 1000; input 'x' needs 100x10"));
+  EXPECT_THAT(Message(Fill({File("flat.npy")})),
+              HasSubstr("has shape 1000; input 'x' needs 100x10"));
   EXPECT_THAT(Message(Fill({File("i.npy")})), HasSubstr("holds i32; input 'x' needs f32"));
-  EXPECT_THAT(Message(Fill({"z=" + File("x.npy")})), HasSubstr("the model has no input 'z'; it has 'x' f32 100x10"));
+  EXPECT_THAT(Message(Fill({"z=" + File("x.npy")})),
+              HasSubstr("the model has no input 'z'; it has 'x' f32 100x10"));
   EXPECT_THAT(Message(Fill({File("x.npy"), File("x.npy")})), HasSubstr("names 'x' twice"));
   EXPECT_THAT(Message(Fill({File("absent.npy")})), HasSubstr("cannot open"));
 }
@@ -70,7 +72,8 @@ TEST_F(DriverIoTest, OutputsAreWrittenUnderSafeNames) {
   ASSERT_EQ(ReadNpy((*paths)[1], &sum), "");
   EXPECT_EQ(sum.shape, std::vector<int64_t>{});
   EXPECT_EQ(*reinterpret_cast<const double*>(sum.bytes.data()), 3000);
-  EXPECT_THAT(Message(WriteOutputs(*model_, buffers, File("x.npy")).status()), HasSubstr("cannot make the folder"));
+  EXPECT_THAT(Message(WriteOutputs(*model_, buffers, File("x.npy")).status()),
+              HasSubstr("cannot make the folder"));
 }
 
 TEST_F(DriverIoTest, TimingReportsWhatWasAskedFor) {
@@ -98,7 +101,8 @@ TEST(DriverStatisticsTest, QuantilesAndIntervals) {
   std::vector<double> v;
   for (int i = 1; i <= 30; ++i) v.push_back(i);
   const auto [low, high] = MedianInterval(v);
-  EXPECT_EQ(low, 10);  // order statistics 10 and 22 of 30: the interval holds the median 97 times of 100
+  EXPECT_EQ(low,
+            10);  // order statistics 10 and 22 of 30: the interval holds the median 97 times of 100
   EXPECT_EQ(high, 22);
 }
 

@@ -1,5 +1,5 @@
-// The runtime against artifacts written by hand in C (runtime_artifacts/): loading, refusing, running, threads, prepack,
-// the C interface, .npy files.
+// The runtime against artifacts written by hand in C (runtime_artifacts/): loading, refusing,
+// running, threads, prepack, the C interface, .npy files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string Artifact(const std::string& name) { return std::string(std::getenv("WHET_TEST_ARTIFACTS")) + "/" + name + ".so"; }
+std::string Artifact(const std::string& name) {
+  return std::string(std::getenv("WHET_TEST_ARTIFACTS")) + "/" + name + ".so";
+}
 
 class TempDir {
  public:
@@ -66,7 +68,8 @@ void ExpectPhasesRun(const std::string& name, int threads) {
   for (int round = 0; round < 200; ++round) {
     std::fill(y.begin(), y.end(), 0.0f);
     instance.Run({x.data() + 1}, {y.data() + 1, &sum});
-    for (int i = 0; i < 1000; ++i) ASSERT_EQ(y[i + 1], 2.0f * (999 - i) + 1) << "round " << round << " element " << i;
+    for (int i = 0; i < 1000; ++i)
+      ASSERT_EQ(y[i + 1], 2.0f * (999 - i) + 1) << "round " << round << " element " << i;
     ASSERT_EQ(sum, 1000.0 * 999 + 1000);
   }
   std::vector<double> step_ns;
@@ -84,10 +87,12 @@ TEST(RuntimeTest, PhasesAreSeparatedByBarriersAtEveryThreadCount) {
 TEST(RuntimeTest, LargerStructsOfANewerCompilerAreRead) { ExpectPhasesRun("phases_grown", 2); }
 
 TEST(RuntimeTest, UnusableArtifactsAreRefusedWithTheReason) {
-  EXPECT_THAT(LoadError(Artifact("bad_version")), HasSubstr("interface version is 2, this runtime knows 1"));
+  EXPECT_THAT(LoadError(Artifact("bad_version")),
+              HasSubstr("interface version is 2, this runtime knows 1"));
   EXPECT_THAT(LoadError(Artifact("bad_size")), HasSubstr("model struct has 64 bytes"));
   EXPECT_THAT(LoadError(Artifact("bad_feature")), HasSubstr("lacks: quantum-tile"));
-  EXPECT_THAT(LoadError(Artifact("bad_offset")), HasSubstr("tensor 3 '' reaches beyond its memory of 4064 bytes"));
+  EXPECT_THAT(LoadError(Artifact("bad_offset")),
+              HasSubstr("tensor 3 '' reaches beyond its memory of 4064 bytes"));
   EXPECT_THAT(LoadError(Artifact("bad_index")), HasSubstr("step 2 'sum' uses tensor 9 of 4"));
   EXPECT_THAT(LoadError(Artifact("bad_symbol")), HasSubstr("exports no whet_model_<name>_v1"));
 }
@@ -97,14 +102,17 @@ TEST(RuntimeTest, FilesThatAreNoArtifactsAreRefusedBeforeTheyAreLoaded) {
   EXPECT_THAT(LoadError(dir.File("absent.so")), HasSubstr("No such file"));
   EXPECT_THAT(LoadError(dir.File(".")), HasSubstr("it is a folder"));
   EXPECT_THAT(LoadError(dir.Write("empty.so", "")), HasSubstr("it is empty"));
-  EXPECT_THAT(LoadError(dir.Write("text.so", std::string(500, 'x'))), HasSubstr("not an ELF shared library"));
+  EXPECT_THAT(LoadError(dir.Write("text.so", std::string(500, 'x'))),
+              HasSubstr("not an ELF shared library"));
   EXPECT_THAT(LoadError("/proc/self/exe"), HasSubstr("is not a whet artifact"));
   const std::string whole = ReadFile(Artifact("phases"));
   std::string foreign = whole;
   foreign[18] = static_cast<char>(243);  // e_machine: RISC-V
   EXPECT_THAT(LoadError(dir.Write("riscv.so", foreign)), HasSubstr("it is for riscv"));
   for (size_t bytes : {size_t{10}, size_t{64}, whole.size() / 2, whole.size() - 1}) {
-    EXPECT_THAT(LoadError(dir.Write("short.so", whole.substr(0, bytes))), HasSubstr("is not a whet artifact")) << bytes;
+    EXPECT_THAT(LoadError(dir.Write("short.so", whole.substr(0, bytes))),
+                HasSubstr("is not a whet artifact"))
+        << bytes;
   }
 }
 
@@ -214,7 +222,8 @@ TEST(NpyTest, EveryTypeAndRankComesBack) {
   TempDir dir;
   for (uint32_t t = 0; t <= WHET_F64; ++t) {
     if (t == WHET_BF16) continue;
-    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {5}, {2, 3}, {2, 0, 3}, {1, 2, 3, 4}}) {
+    for (const std::vector<int64_t>& shape :
+         {std::vector<int64_t>{}, {5}, {2, 3}, {2, 0, 3}, {1, 2, 3, 4}}) {
       int64_t bytes = DTypeBytes(t);
       for (int64_t d : shape) bytes *= d;
       std::string data(static_cast<size_t>(bytes), '\0');
@@ -228,7 +237,8 @@ TEST(NpyTest, EveryTypeAndRankComesBack) {
     }
   }
   EXPECT_THAT(WriteNpy(dir.File("a.npy"), WHET_BF16, {1}, "ab"), HasSubstr("bf16"));
-  EXPECT_THAT(WriteNpy(dir.File("no/such/folder.npy"), WHET_U8, {1}, "a"), HasSubstr("cannot write"));
+  EXPECT_THAT(WriteNpy(dir.File("no/such/folder.npy"), WHET_U8, {1}, "a"),
+              HasSubstr("cannot write"));
 }
 
 std::string NpyFile(const std::string& header, const std::string& data, char major = 1) {
@@ -253,12 +263,25 @@ TEST(NpyTest, DamagedAndForeignFilesAreNamed) {
   EXPECT_THAT(error(""), HasSubstr("NumPy magic"));
   EXPECT_THAT(error(NpyFile(good, "1234")), HasSubstr("cut off: 4 of 8 bytes"));
   EXPECT_THAT(error(NpyFile(good, "", 9)), HasSubstr("version 9"));
-  EXPECT_THAT(error(NpyFile("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", "12345678")), HasSubstr("'>f4'"));
-  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", "12345678")), HasSubstr("Fortran"));
-  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (2, x), }", "12345678")), HasSubstr("shape"));
-  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "12345678")), HasSubstr("shape"));
-  EXPECT_THAT(error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }", "")), HasSubstr("larger than 4 GiB"));
-  EXPECT_THAT(error(NpyFile("{'descr': '<f8', 'fortran_order': False, 'shape': (500000000,), }", "")), HasSubstr("cut off: 0 of"));
+  EXPECT_THAT(
+      error(NpyFile("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", "12345678")),
+      HasSubstr("'>f4'"));
+  EXPECT_THAT(
+      error(NpyFile("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", "12345678")),
+      HasSubstr("Fortran"));
+  EXPECT_THAT(
+      error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (2, x), }", "12345678")),
+      HasSubstr("shape"));
+  EXPECT_THAT(
+      error(NpyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "12345678")),
+      HasSubstr("shape"));
+  EXPECT_THAT(
+      error(NpyFile(
+          "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }", "")),
+      HasSubstr("larger than 4 GiB"));
+  EXPECT_THAT(
+      error(NpyFile("{'descr': '<f8', 'fortran_order': False, 'shape': (500000000,), }", "")),
+      HasSubstr("cut off: 0 of"));
 }
 
 }  // namespace

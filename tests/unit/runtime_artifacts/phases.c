@@ -1,15 +1,22 @@
-/* A model of three kernels in four phases: t = 2x, y[i] = t[n-1-i] + 1 (which needs a barrier in between), then the sum of
- * y in two serial phases through scratch. With GROWN the structs are larger than this runtime's, as a newer compiler's
- * would be. With BREAK_* one thing is wrong. */
+/* A model of three kernels in four phases: t = 2x, y[i] = t[n-1-i] + 1 (which needs a barrier in
+ * between), then the sum of y in two serial phases through scratch. With GROWN the structs are
+ * larger than this runtime's, as a newer compiler's would be. With BREAK_* one thing is wrong. */
 #include "deploy/runtime/whet_artifact.h"
 
 #define N 1000
 #define TILES 10
 
 #ifdef GROWN
-#define TYPE(T) struct { T v; uint64_t later[3]; }
+#define TYPE(T)        \
+  struct {             \
+    T v;               \
+    uint64_t later[3]; \
+  }
 #else
-#define TYPE(T) struct { T v; }
+#define TYPE(T) \
+  struct {      \
+    T v;        \
+  }
 #endif
 typedef TYPE(whet_tensor) tensor_entry;
 typedef TYPE(whet_phase) phase_entry;
@@ -22,17 +29,20 @@ static void Double(void* const* b, void* scratch, const int64_t* dims, int64_t b
   float* t = b[1];
   for (int64_t i = begin * (N / TILES); i < end * (N / TILES); ++i) t[i] = 2 * x[i];
 }
-static void Reverse(void* const* b, void* scratch, const int64_t* dims, int64_t begin, int64_t end) {
+static void Reverse(void* const* b, void* scratch, const int64_t* dims, int64_t begin,
+                    int64_t end) {
   const float* t = b[0];
   float* y = b[1];
   for (int64_t i = begin; i < end; ++i) y[i] = t[N - 1 - i] + 1;
 }
-static void SumFirst(void* const* b, void* scratch, const int64_t* dims, int64_t begin, int64_t end) {
+static void SumFirst(void* const* b, void* scratch, const int64_t* dims, int64_t begin,
+                     int64_t end) {
   double* s = scratch;
   *s = 0;
   for (int64_t i = 0; i < N; ++i) *s += ((const float*)b[0])[i];
 }
-static void SumSecond(void* const* b, void* scratch, const int64_t* dims, int64_t begin, int64_t end) {
+static void SumSecond(void* const* b, void* scratch, const int64_t* dims, int64_t begin,
+                      int64_t end) {
   *(double*)b[1] = *(double*)scratch;
 }
 
@@ -49,7 +59,8 @@ static const tensor_entry tensors[] = {
 };
 static const phase_entry double_phases[] = {{{sizeof(phase_entry), 0, Double, TILES}}};
 static const phase_entry reverse_phases[] = {{{sizeof(phase_entry), 0, Reverse, N}}};
-static const phase_entry sum_phases[] = {{{sizeof(phase_entry), 0, SumFirst, 1}}, {{sizeof(phase_entry), 0, SumSecond, 1}}};
+static const phase_entry sum_phases[] = {{{sizeof(phase_entry), 0, SumFirst, 1}},
+                                         {{sizeof(phase_entry), 0, SumSecond, 1}}};
 static const kernel_entry kernels[] = {
     {{sizeof(kernel_entry), 1, &double_phases[0].v, 0, 2, 0, "00000000000000000000000000000001"}},
     {{sizeof(kernel_entry), 1, &reverse_phases[0].v, 0, 2, 0, "00000000000000000000000000000002"}},
@@ -81,8 +92,28 @@ static const step_entry steps[] = {
 #else
 #define FEATURES ""
 #endif
-static const model_entry model = {{SIZE, VERSION, "phases", "cpu -arch=test", FEATURES, "{}", 4, 3, &tensors[0].v, &kernels[0].v,
-                                   1, 2, 0, 3, 0, &steps[0].v, 64 + N * 4, 0, 0, 0, 0, 0}};
+static const model_entry model = {{SIZE,
+                                   VERSION,
+                                   "phases",
+                                   "cpu -arch=test",
+                                   FEATURES,
+                                   "{}",
+                                   4,
+                                   3,
+                                   &tensors[0].v,
+                                   &kernels[0].v,
+                                   1,
+                                   2,
+                                   0,
+                                   3,
+                                   0,
+                                   &steps[0].v,
+                                   64 + N * 4,
+                                   0,
+                                   0,
+                                   0,
+                                   0,
+                                   0}};
 #ifdef BREAK_SYMBOL
 const whet_model* someone_elses_function(void) { return &model.v; }
 #else
