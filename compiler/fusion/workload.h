@@ -58,7 +58,7 @@ struct Workload {
   int64_t flops() const;  // multiply-add counts two
   int64_t bytes() const;  // of inputs and outputs, each once
   const graph::TensorType& type(int value) const;
-  // "Conv+Add+Relu 1x24x64x64 -> 1x24x64x64", for people.
+  // "Conv+Add+Relu 1x24x64x64 -> 1x24x64x64", for people: operators, first input, first output.
   std::string Title() const;
 };
 
@@ -73,8 +73,9 @@ StatusOr<TeWorkload> BuildTe(const Workload& w);
 
 // ---- measurement inputs and expected outputs ------------------------------------------------------------------------
 // Element e (row-major LOGICAL index) of input i is  lo + (u + 1) / 2 * (hi - lo)  with u = CounterUniform(seed, i, e) and
-// the range of InputRangeOf, computed in f64 and rounded to the element type; integers take the floor. Anybody who has the
-// ranges and layouts can make the inputs alone.
+// the range of InputRangeOf, computed in f64 and rounded to the element type; integers take the floor (FillInput of
+// compiler/support/inputs.h). Anybody who has the ranges and layouts can make the inputs alone, and two layouts of one
+// workload see the same values.
 graph::InputRange InputRangeOf(const Workload& w, int input);
 std::vector<double> MakeInput(const Workload& w, int input, uint64_t seed);  // logical order, exact in the element type
 std::vector<std::vector<double>> MakeInputs(const Workload& w, uint64_t seed);

@@ -4,15 +4,29 @@
 
 namespace whet::graph {
 
-ValueId Graph::AddValue(std::string_view wanted_name, TensorType type, ConstantPtr constant) {
-  std::string name(wanted_name.empty() ? "value" : wanted_name);
-  for (auto [it, fresh] = taken_.try_emplace(name, 0); !fresh;) {
-    // The counter makes a run of equal wishes linear; a candidate may still be taken by the model's own name.
-    name = std::string(wanted_name) + "_" + std::to_string(++it->second);
-    if (taken_.try_emplace(name, 0).second) break;
+std::string Graph::TakeName(std::string_view wanted) {
+  const std::string base(wanted.empty() ? "value" : wanted);
+  if (taken_.try_emplace(base, 0).second) return base;
+  // The counter makes a run of equal wishes linear; a candidate may still be taken by the model's own name.
+  int& count = taken_[base];
+  while (true) {
+    std::string name = base + "_" + std::to_string(++count);
+    if (!taken_.count(name)) {
+      taken_.emplace(name, 0);
+      return name;
+    }
   }
-  values.push_back({std::move(name), std::move(type), std::move(constant)});
+}
+
+ValueId Graph::AddValue(std::string_view wanted_name, TensorType type, ConstantPtr constant) {
+  values.push_back({TakeName(wanted_name), std::move(type), std::move(constant)});
   return static_cast<ValueId>(values.size() - 1);
+}
+
+void Graph::Rename(ValueId v, std::string_view wanted_name) {
+  if (values[v].name == wanted_name) return;
+  taken_.erase(values[v].name);
+  values[v].name = TakeName(wanted_name);
 }
 
 ValueId Graph::AddConstant(std::string_view wanted_name, ConstantPtr constant) {

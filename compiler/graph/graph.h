@@ -50,6 +50,7 @@ struct Graph {
 
   ValueId AddValue(std::string_view wanted_name, TensorType type, ConstantPtr constant = nullptr);
   ValueId AddConstant(std::string_view wanted_name, ConstantPtr constant);
+  void Rename(ValueId v, std::string_view wanted_name);  // made unique like a new value's
   const TensorType& type(ValueId v) const { return values[v].type; }
   const ConstantPtr& constant(ValueId v) const { return values[v].constant; }
 
@@ -65,6 +66,7 @@ struct Graph {
   bool Compact();
 
  private:
+  std::string TakeName(std::string_view wanted);
   std::unordered_map<std::string, int> taken_;  // names given out; rebuilt by Compact
 };
 

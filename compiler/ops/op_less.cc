@@ -5,7 +5,7 @@ namespace whet::ops {
 const OpRecord& OpLess() {
   static const OpRecord op = Binary({
       .name = "Less",
-      .types = AllTypes(),
+      .types = Numbers(),
       .compare = true,
       .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return expr::Lt(a, b); },
       .value = [](const OpView& v, double a, double b) -> double { return a < b; },

@@ -1,0 +1,35 @@
+// From an ONNX file to a graph, through the operator catalog. Shapes are made static here: symbolic dimensions of inputs
+// get values from `shapes`, shape arithmetic folds away, and constants end up as shared bytes. All problems of a model are
+// collected (up to kMaxProblems) and reported at once.
+//
+// The file is untrusted: sizes, counts, ranks and products have caps, cycles and duplicate names are found, external data
+// is refused. Pure functions of file and options.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+
+namespace whet::onnx {
+
+inline constexpr int64_t kMaxFileBytes = (int64_t{1} << 31) - 1;  // a protobuf message cannot be larger
+inline constexpr int kMaxNodes = 1'000'000;
+inline constexpr int kMaxProblems = 20;
+inline constexpr int kMaxOpset = 20;
+// What folding at import may create in all, so that a small file cannot ask for all memory.
+inline constexpr int64_t kMaxFoldedBytes = int64_t{1} << 30;
+
+struct ImportOptions {
+  std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=D,D,... by input name
+};
+
+StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& options = {});
+StatusOr<graph::Graph> ImportBytes(std::string_view model, const ImportOptions& options = {});
+
+// "x=1,3,224,224" -> {"x", {1, 3, 224, 224}}.
+StatusOr<std::pair<std::string, std::vector<int64_t>>> ParseShapeOption(std::string_view text);
+
+}  // namespace whet::onnx
