@@ -129,8 +129,8 @@ def headers(root, build):
 
 
 def ninja_commands(build):
-    """Tools and libraries that build.ninja and rules.ninja name by absolute path."""
-    tools, libraries = set(), set()
+    """Tools, libraries and other files that build.ninja and rules.ninja name by absolute path."""
+    tools, libraries, others = set(), set(), set()
     for name in ("build.ninja", "CMakeFiles/rules.ninja"):
         with open(os.path.join(build, name), encoding="utf-8") as file:
             for line in file:
@@ -138,8 +138,9 @@ def ninja_commands(build):
                     continue
                 for path in re.findall(r"(?<![\w=./-])/(?:usr|lib|lib64|bin|sbin|opt)/[^\s\"';&|$]+", line):
                     if os.path.isfile(path):
-                        (libraries if re.search(r"\.(so[.\d]*|a|o)$", path) else tools).add(path)
-    return {t for t in tools if os.access(t, os.X_OK)}, libraries
+                        library = re.search(r"\.(so[.\d]*|a|o)$", path)
+                        (libraries if library else tools if os.access(path, os.X_OK) else others).add(path)
+    return tools, libraries, others
 
 
 def cmake_packages(build):
@@ -150,15 +151,6 @@ def cmake_packages(build):
                 configs = [f for f in os.listdir(match[2]) if f.lower().endswith("config.cmake")]
                 if configs:
                     yield os.path.join(match[2], sorted(configs)[0])
-
-
-def found_files(build):
-    """Files and programs that CMake looked for and found; its own entries are the tools of build.ninja."""
-    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
-        for line in file:
-            match = re.match(r"(?!CMAKE_)[\w.+-]+:FILEPATH=(/.+)$", line.strip())
-            if match and os.path.isfile(match[1]):
-                yield match[1]
 
 
 def loaded_libraries(build):
@@ -267,14 +259,15 @@ def main():
     used_headers = [h for h in headers(root, build) if outside(h, root, build)]
     if not used_headers:
         findings.append("the build has no dependency log yet: build before running this")
-    tools, libraries = ninja_commands(build)
+    tools, libraries, others = ninja_commands(build)
     report("header", used_headers, base, used, findings)
     report("CMake package", cmake_packages(build), base, used, findings)
+    report("file", others, base, used, findings)
     report("library", libraries | set(loaded_libraries(build)), base, used, findings)
 
     ci = {"build", "test", "ci"}
     # ccache and mold serve the build where they are present.
-    report("build tool", tools | {f for f in found_files(build) if outside(f, root, build)}, allow(ci), ci, findings)
+    report("build tool", tools, allow(ci), ci, findings)
     groups = [({"build", "test", "demo"}, ["setup", ".ci/lib.sh", ".ci/assets.sh"])]
     if all(p in installed.depends for p in sections["ci"]):
         groups.append((ci, [".ci/run", ".ci/fresh", ".ci/lib.sh"]))
