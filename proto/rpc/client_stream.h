@@ -4,6 +4,7 @@
 //   auto stream = ClientStream<Out, In>::Start([&](ctx, reactor) { stub->async()->Work(ctx, reactor); }, on_message, on_done);
 #pragma once
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/client_callback.h>
 
 #include <deque>
 #include <functional>

@@ -3,6 +3,7 @@
 // Thread-safe. Callbacks come from gRPC's threads: they post to a loop and return. A session's OnGone is its last callback.
 #pragma once
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/server_callback.h>
 
 #include <deque>
 #include <functional>

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/support/names.h"
+
 namespace whet::tracker {
 namespace {
 
@@ -20,7 +22,7 @@ bool IsText(const std::string& text, size_t cap) {
 
 Status CheckIdentity(const v1::DeviceIdentity& d) {
   if (!IsId(d.device_id()) || !IsId(d.worker_id()) || !IsId(d.boot_id())) return InvalidArgument("a worker needs device, worker and boot ids of 1 to {} printable characters", kMaxIdBytes);
-  if (!IsKey(d.key())) return InvalidArgument("'{}' is not a key: 1 to 64 letters, digits, '.', '_' or '-'", d.key().substr(0, 64));
+  if (!IsDeviceKey(d.key())) return InvalidArgument("'{}' is not a key: {}", d.key().substr(0, 64), kDeviceKeyRule);
   for (const std::string* text : {&d.target(), &d.feature_set()}) {
     if (!IsText(*text, 8 << 10)) return InvalidArgument("the worker's target is not printable text of at most 8 KiB");
   }
@@ -43,10 +45,6 @@ v1::AttachReply EndedForWorker(int64_t epoch, const std::string& reason) {
 }
 
 }  // namespace
-
-bool IsKey(const std::string& text) {
-  return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_' || c == '-'; });
-}
 
 LeaseTable::LeaseTable(const TableConfig& config, std::string incarnation, int64_t first_epoch, int64_t reserved_below, bool quiet, int64_t now)
     : config_(config),
@@ -252,7 +250,7 @@ void LeaseTable::AdoptHeld(int64_t now, const Server& server, const v1::HeldLeas
     return;
   }
   // A lease of a former incarnation: taken over while nothing new is granted, unless a later one is known for the device.
-  const bool valid = held.epoch() > 0 && held.epoch() < next_epoch_ && IsId(held.device_id()) && IsKey(held.key()) && IsId(held.incarnation());
+  const bool valid = held.epoch() > 0 && held.epoch() < next_epoch_ && IsId(held.device_id()) && IsDeviceKey(held.key()) && IsId(held.incarnation());
   const bool taken = std::any_of(leases_.begin(), leases_.end(), [&](const auto& l) { return l.second.device_id == held.device_id(); });
   if (now < quiet_until_ns_ && valid && !taken && lease == leases_.end() && leases_.size() < config_.max_devices) {
     leases_[held.epoch()] = {held.incarnation(), held.device_id(), server.id, held.key(), now + config_.lease_life_ns};
@@ -277,7 +275,7 @@ void LeaseTable::Want(uint64_t session, Server* server, const v1::WantDevices& m
     for (const std::string& key : keys) reply.mutable_unknown_key()->add_known(key);
     out->push_back(ToServer{session, reply});
     // Remembered all the same: a device with this key may be on its way back.
-    if (!IsKey(message.key())) return;
+    if (!IsDeviceKey(message.key())) return;
   }
   size_t wants = 0;
   for (const auto& [id, s] : servers_) wants += s.wants.size();

@@ -118,7 +118,4 @@ class LeaseTable {
   uint64_t next_order_ = 0;
 };
 
-// A key is 1 to 64 letters, digits, '.', '_' or '-'.
-bool IsKey(const std::string& text);
-
 }  // namespace whet::tracker

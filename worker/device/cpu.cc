@@ -1,0 +1,100 @@
+#include "worker/device/cpu.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "compiler/support/env.h"
+#include "compiler/target/target.h"
+
+namespace whet::worker {
+namespace {
+
+std::string Line(const std::string& path) {
+  StatusOr<std::string> text = ReadFile(path, 1 << 16);
+  if (!text.ok()) return "";
+  std::string line = text->substr(0, text->find('\n'));
+  std::erase_if(line, [](unsigned char c) { return c < 32 || c > 126; });
+  return line.substr(0, 200);
+}
+
+std::optional<int64_t> Number(const std::string& path) {
+  const std::string line = Line(path);
+  char* end = nullptr;
+  const int64_t v = strtoll(line.c_str(), &end, 10);
+  if (end == line.c_str()) return std::nullopt;
+  return v;
+}
+
+// "model name" of the first processor: the first eight kilobytes hold it.
+std::string CpuModel() {
+  const StatusOr<std::string> text = ReadFile("/proc/cpuinfo", 16 << 20);
+  if (!text.ok()) return "";
+  for (const char* field : {"model name", "Model", "Hardware", "CPU part"}) {
+    const size_t at = text->find(field);
+    if (at == std::string::npos) continue;
+    const size_t colon = text->find(": ", at), end = text->find('\n', at);
+    if (colon < end) return text->substr(colon + 2, std::min<size_t>(end - colon - 2, 200));
+  }
+  return "";
+}
+
+// Under qemu's user-mode emulation times mean nothing.
+bool Emulated() {
+  if (const char* told = std::getenv("WHET_EMULATED"); told && told[0] == '1') return true;
+#if defined(__x86_64__)
+  unsigned int eax = 0, name[3] = {};
+  __cpuid(0x40000000, eax, name[0], name[1], name[2]);
+  return std::memcmp(name, "TCGTCGTCGTCG", 12) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+v1::DeviceIdentity CpuIdentity() {
+  const Target target = Target::Host();
+  v1::DeviceIdentity d;
+  d.set_target(target.ToString());
+  d.set_feature_set(target.FeatureSet());
+  utsname system = {};
+  if (uname(&system) == 0) {
+    d.set_triple(fmt::format("{}-linux-gnu", system.machine));
+    d.set_kernel(fmt::format("{} {}", system.sysname, system.release));
+  }
+  d.set_cpu_model(CpuModel());
+  cpu_set_t set;
+  d.set_processors(sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1);
+  d.set_l1d_bytes(static_cast<uint64_t>(target.l1d_bytes));
+  d.set_l2_bytes(static_cast<uint64_t>(target.l2_bytes));
+  d.set_l3_bytes(static_cast<uint64_t>(target.l3_bytes));
+  d.set_governor(Line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+  d.set_max_khz(static_cast<uint64_t>(std::max<int64_t>(Number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").value_or(0), 0)));
+  d.set_host_boot_id(Line("/proc/sys/kernel/random/boot_id"));
+  d.set_emulated(Emulated());
+  return d;
+}
+
+std::optional<int64_t> CpuThrottleCount() { return Number("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count"); }
+
+v1::DeviceState CpuState(std::optional<int64_t> throttles_before) {
+  v1::DeviceState s;
+  if (const auto khz = Number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"); khz && *khz > 0) s.set_khz(static_cast<uint64_t>(*khz));
+  const std::string load = Line("/proc/loadavg");
+  char* end = nullptr;
+  const double load1 = strtod(load.c_str(), &end);
+  if (end != load.c_str()) s.set_load1(load1);
+  if (const auto t = Number("/sys/class/thermal/thermal_zone0/temp")) s.set_temperature_mc(*t);
+  if (const auto n = CpuThrottleCount(); n && throttles_before) s.set_throttled(*n > *throttles_before);
+  return s;
+}
+
+}  // namespace whet::worker

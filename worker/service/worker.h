@@ -1,0 +1,33 @@
+// rpc-worker as a component: carries out the actions of WorkerCore over gRPC, the file system and a whet-runner. Run()
+// blocks until the worker has drained. RequestDrain() is safe from any thread and from a signal-waiting thread.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "compiler/support/status.h"
+
+namespace whet::worker {
+
+struct WorkerOptions {
+  std::string key;        // what users ask for
+  std::string tracker;    // address to dial
+  std::string state_dir;  // identity, spool, cache; one live worker each
+  std::string lock_dir;   // of the device lock, shared with other programs that measure
+  std::string runner;     // path of whet-runner
+};
+
+class Worker {
+ public:
+  // Takes the state folder, starts the runner. Unavailable: another worker has the folder.
+  static StatusOr<std::unique_ptr<Worker>> Create(const WorkerOptions& options);
+  ~Worker();
+  void Run();
+  void RequestDrain();
+
+ private:
+  class Impl;
+  explicit Worker(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace whet::worker
