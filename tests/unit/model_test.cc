@@ -22,8 +22,8 @@ Sample Draw(Rng& rng, double task_bias) {
   for (int f = 0; f < kFeatures; ++f) s.features.push_back(static_cast<float>(rng.Below(6)));
   const auto& x = s.features;
   const double prior = 0.10 * x[0] + 0.05 * x[1] + 0.05 * x[2];
-  const double real = prior + 0.2 * std::abs(x[3] - 2) + 0.15 * std::abs(x[4] - x[5]) + (x[6] > 3 ? 0.5 : 0.0) +
-                      0.04 * x[7] * x[8] / 5;
+  const double real = prior + 0.2 * std::abs(x[3] - 2) + 0.15 * std::abs(x[4] - x[5]) +
+                      (x[6] > 3 ? 0.5 : 0.0) + 0.04 * x[7] * x[8] / 5;
   s.prior_ns = 1e4 * std::exp(prior);
   s.latency_ns = 1e4 * std::exp(real + task_bias + 0.02 * (rng.Uniform() - 0.5));
   return s;
@@ -69,7 +69,8 @@ TEST(CostModel, PredictsLatencyInTheTasksOwnScale) {
   const Dataset unseen = Draw(100, 4);
   const std::vector<double> score = Scores(*t, unseen);
   double bias[2] = {0, 0};
-  for (int i = 0; i < unseen.rows(); ++i) bias[unseen.group(i)] += (-score[i] - unseen.log_latency(i)) / 50;
+  for (int i = 0; i < unseen.rows(); ++i)
+    bias[unseen.group(i)] += (-score[i] - unseen.log_latency(i)) / 50;
   EXPECT_NEAR(bias[0], 0, 0.1);
   EXPECT_NEAR(bias[1], 0, 0.1);  // its times are 4.5 times those of the first
 }
@@ -81,14 +82,16 @@ TEST(CostModel, UncertaintyCoversTheError) {
   int inside = 0;
   for (int i = 0; i < unseen.rows(); ++i) {
     const double prior[] = {std::exp(unseen.log_prior(i))};
-    const Prediction p = (*t->Predict(unseen.group_names()[unseen.group(i)], unseen.features(i), prior))[0];
+    const Prediction p =
+        (*t->Predict(unseen.group_names()[unseen.group(i)], unseen.features(i), prior))[0];
     inside += std::abs(p.score + unseen.log_latency(i)) < 2 * p.sigma;
   }
   EXPECT_GT(inside, 150);
 }
 
 TEST(CostModel, FallsBackToThePriorWhenItLearnsNothing) {
-  // The prior orders perfectly, the features are unrelated to what is left, and the new rows contradict the old.
+  // The prior orders perfectly, the features are unrelated to what is left, and the new rows
+  // contradict the old.
   Dataset d(kFeatures);
   Rng rng(7);
   for (int i = 0; i < 120; ++i) {
@@ -170,7 +173,8 @@ TEST(CostModel, RefitsAfterSixteenRowsOrAFifth) {
     EXPECT_FALSE(model.FitDue());
     if (due) fitted_at.push_back(i);
   }
-  EXPECT_EQ(fitted_at, (std::vector<int>{8, 12, 16, 20, 24, 29, 35, 42, 51, 62, 75, 90, 106, 122, 138, 154, 170, 186}));
+  EXPECT_EQ(fitted_at, (std::vector<int>{8, 12, 16, 20, 24, 29, 35, 42, 51, 62, 75, 90, 106, 122,
+                                         138, 154, 170, 186}));
   EXPECT_TRUE(model.usable());
 }
 
@@ -205,7 +209,8 @@ TEST(CostModel, FitsFiveHundredRowsQuickly) {
   }
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(Train(d, {}).ok());
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   RecordProperty("fit_ms", std::to_string(ms));
   EXPECT_LT(ms, 1000);
 }

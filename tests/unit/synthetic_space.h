@@ -1,5 +1,6 @@
-// A schedule space with a known latency, for tests of the search: two variants of a tiled kernel, about 10^4
-// valid points, interactions between tile sizes, a prior that sees half of the truth, deterministic noise.
+// A schedule space with a known latency, for tests of the search: two variants of a tiled kernel,
+// about 10^4 valid points, interactions between tile sizes, a prior that sees half of the truth,
+// deterministic noise.
 #pragma once
 #include <cmath>
 #include <set>
@@ -16,7 +17,8 @@ class SyntheticSpace : public SpaceView {
   // `bend` shifts the optimum, so that several tasks differ; `scale` is the latency's unit in ns.
   explicit SyntheticSpace(int bend = 0, double scale = 1e5) : bend_(bend), scale_(scale) {
     const KnobDomain mr{"mr", {1, 2, 4, 6, 8, 12, 14}}, nr{"nr", {16, 32, 48, 64}};
-    const KnobDomain kc{"kc", {32, 64, 128, 192, 256, 384, 512, 1024}}, mc{"mc", {24, 48, 96, 192, 384, 768}};
+    const KnobDomain kc{"kc", {32, 64, 128, 192, 256, 384, 512, 1024}},
+        mc{"mc", {24, 48, 96, 192, 384, 768}};
     const KnobDomain unroll{"unroll", {1, 2, 4, 8}}, pack{"pack", {0, 1}};
     variants_ = {{"blis", {mr, nr, kc, mc, unroll, pack}}, {"direct", {mr, nr, kc, unroll}}};
   }
@@ -26,20 +28,28 @@ class SyntheticSpace : public SpaceView {
   bool Valid(const Point& p) const override {
     return V(p, 0) * V(p, 1) / 16 + V(p, 1) / 16 < 32;  // registers
   }
-  // Knows the register tile and the cache of the panel, nothing of packing, unrolling and their interactions.
+  // Knows the register tile and the cache of the panel, nothing of packing, unrolling and their
+  // interactions.
   double PriorNs(const Point& p) const override {
     return scale_ * std::exp(0.8 * TileCost(p) + 0.3 * std::abs(std::log2(V(p, 2) / 512.0)));
   }
-  int FeatureCount() const override { return 10; }
+  int FeatureCount() const override { return 11; }
   StatusOr<std::vector<float>> Features(const Point& p) const override {
     ++feature_calls;
     if (bad_features.contains(Key(p))) return Internal("no features");
     const bool blis = p.variant == 0;
     const double mc = blis ? V(p, 3) : 0, unroll = V(p, blis ? 4 : 3), pack = blis ? V(p, 5) : 0;
-    const double values[] = {static_cast<double>(p.variant), std::log2(V(p, 0)),   std::log2(V(p, 1)),
-                             std::log2(V(p, 2)),             std::log2(mc + 1),    std::log2(unroll),
-                             pack,                           V(p, 0) * V(p, 1),    std::log2(V(p, 2) * V(p, 1)),
-                             std::log2(V(p, 0) * unroll)};
+    const double values[] = {static_cast<double>(p.variant),
+                             std::log2(V(p, 0)),
+                             std::log2(V(p, 1)),
+                             std::log2(V(p, 2)),
+                             std::log2(mc + 1),
+                             std::log2(unroll),
+                             pack,
+                             V(p, 0) * V(p, 1),
+                             std::log2(V(p, 2) * V(p, 1)),
+                             std::log2(V(p, 0) * unroll),
+                             static_cast<double>(bend_)};
     return std::vector<float>(std::begin(values), std::end(values));
   }
   std::string Key(const Point& p) const override {
@@ -68,7 +78,8 @@ class SyntheticSpace : public SpaceView {
       cost += V(p, 5) == 1 ? (nr >= 2 ? -0.15 : 0.25) : (kc > 8 ? 0.3 : 0.0);
       cost += 0.1 * std::abs(std::log2(V(p, 4)) - (V(p, 0) >= 8 ? 0 : 2));
     } else {
-      cost += 0.25 + 0.1 * std::abs(kc - 7) + 0.1 * std::abs(std::log2(V(p, 3)) - 1) + (nr == 3 ? -0.2 : 0.0);
+      cost += 0.25 + 0.1 * std::abs(kc - 7) + 0.1 * std::abs(std::log2(V(p, 3)) - 1) +
+              (nr == 3 ? -0.2 : 0.0);
     }
     return scale_ * std::exp(cost);
   }
@@ -84,7 +95,8 @@ class SyntheticSpace : public SpaceView {
   // Loads per multiply of a register tile, and too few accumulators to hide latency.
   double TileCost(const Point& p) const {
     const double mr = V(p, 0), nv = V(p, 1) / 16;
-    return 1.2 * (mr + nv) / (mr * nv) + (mr * nv < 8 ? 0.2 : 0.0) + (mr * nv + nv > 28 ? 0.4 : 0.0);
+    return 1.2 * (mr + nv) / (mr * nv) + (mr * nv < 8 ? 0.2 : 0.0) +
+           (mr * nv + nv > 28 ? 0.4 : 0.0);
   }
 
   std::vector<Variant> variants_;
@@ -95,7 +107,10 @@ class SyntheticSpace : public SpaceView {
 // A few dozen points, for exhaustion.
 class TinySpace : public SyntheticSpace {
  public:
-  TinySpace() { variants_ = {{"direct", {{"mr", {1, 2, 4}}, {"nr", {16, 32}}, {"kc", {32, 64}}, {"unroll", {1, 2}}}}}; }
+  TinySpace() {
+    variants_ = {
+        {"direct", {{"mr", {1, 2, 4}}, {"nr", {16, 32}}, {"kc", {32, 64}}, {"unroll", {1, 2}}}}};
+  }
   std::optional<Point> DefaultPoint() const override { return Point{0, {1, 1, 0, 0}}; }
   double PriorNs(const Point& p) const override { return 1e5 * std::exp(TileCost(p)); }
   StatusOr<std::vector<float>> Features(const Point& p) const override {

@@ -42,13 +42,15 @@ Status SetParams(BoosterHandle handle, const BoosterParams& p) {
 
 StatusOr<Matrix> Matrix::Make(std::span<const float> values, int64_t rows, int64_t cols) {
   if (rows <= 0 || cols <= 0 || static_cast<int64_t>(values.size()) != rows * cols) {
-    return InvalidArgument("feature matrix: {} values for {} rows of {}", values.size(), rows, cols);
+    return InvalidArgument("feature matrix: {} values for {} rows of {}", values.size(), rows,
+                           cols);
   }
   DMatrixHandle handle = nullptr;
-  WHET_RETURN_IF_ERROR(Checked(
-      XGDMatrixCreateFromMat_omp(values.data(), static_cast<bst_ulong>(rows), static_cast<bst_ulong>(cols),
-                                 std::numeric_limits<float>::quiet_NaN(), &handle, 1),
-      "create matrix"));
+  WHET_RETURN_IF_ERROR(
+      Checked(XGDMatrixCreateFromMat_omp(values.data(), static_cast<bst_ulong>(rows),
+                                         static_cast<bst_ulong>(cols),
+                                         std::numeric_limits<float>::quiet_NaN(), &handle, 1),
+              "create matrix"));
   return Matrix(handle, rows);
 }
 
@@ -87,26 +89,30 @@ Booster::~Booster() {
 
 Status Booster::BoostOneRound(const Matrix& train, std::span<float> grad, std::span<float> hess) {
   if (static_cast<int64_t>(grad.size()) != train.rows() || grad.size() != hess.size()) {
-    return Internal("gradient of {} and {} values for {} rows", grad.size(), hess.size(), train.rows());
+    return Internal("gradient of {} and {} values for {} rows", grad.size(), hess.size(),
+                    train.rows());
   }
   return Checked(
-      XGBoosterBoostOneIter(handle_, train.handle_, grad.data(), hess.data(), grad.size()), "boost");
+      XGBoosterBoostOneIter(handle_, train.handle_, grad.data(), hess.data(), grad.size()),
+      "boost");
 }
 
 StatusOr<std::vector<float>> Booster::Predict(const Matrix& rows) const {
   bst_ulong n = 0;
   const float* out = nullptr;
   constexpr int kMargin = 1;
-  WHET_RETURN_IF_ERROR(Checked(XGBoosterPredict(handle_, rows.handle_, kMargin, 0, 0, &n, &out), "predict"));
-  if (static_cast<int64_t>(n) != rows.rows()) return Internal("xgboost: {} predictions for {} rows", n, rows.rows());
+  WHET_RETURN_IF_ERROR(
+      Checked(XGBoosterPredict(handle_, rows.handle_, kMargin, 0, 0, &n, &out), "predict"));
+  if (static_cast<int64_t>(n) != rows.rows())
+    return Internal("xgboost: {} predictions for {} rows", n, rows.rows());
   return std::vector<float>(out, out + n);
 }
 
 StatusOr<std::string> Booster::Save() const {
   bst_ulong n = 0;
   const char* out = nullptr;
-  WHET_RETURN_IF_ERROR(
-      Checked(XGBoosterSaveModelToBuffer(handle_, R"({"format": "ubj"})", &n, &out), "save booster"));
+  WHET_RETURN_IF_ERROR(Checked(
+      XGBoosterSaveModelToBuffer(handle_, R"({"format": "ubj"})", &n, &out), "save booster"));
   return std::string(out, n);
 }
 

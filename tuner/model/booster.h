@@ -1,8 +1,8 @@
-// RAII over the part of XGBoost's C interface that the cost model needs: a dense matrix and a booster
-// that is fed our own gradients (XGBoosterBoostOneIter), because its built-in ranking objective draws
-// one pair per row. booster.cc is the only file that includes that interface.
-// Threads: every call runs on the calling thread (nthread=1; more threads spin against each other on a
-// busy machine and cost 100 times the work). Objects are movable, not shared between threads.
+// RAII over the part of XGBoost's C interface that the cost model needs: a dense matrix and a
+// booster that is fed our own gradients (XGBoosterBoostOneIter), because its built-in ranking
+// objective draws one pair per row. booster.cc is the only file that includes that interface.
+// Threads: every call runs on the calling thread (nthread=1; more threads spin against each other
+// on a busy machine and cost 100 times the work). Objects are movable, not shared between threads.
 // Determinism: same parameters, rows and gradients give the same trees.
 #pragma once
 #include <cstdint>

@@ -13,8 +13,8 @@ constexpr double kRefitShare = 0.2;
 CostModel::CostModel(int feature_count, FitOptions options)
     : options_(options), data_(feature_count), trained_(data_) {}
 
-Status CostModel::Add(std::string_view task, std::span<const float> features, double prior_ns, double latency_ns,
-                      double noise) {
+Status CostModel::Add(std::string_view task, std::span<const float> features, double prior_ns,
+                      double latency_ns, double noise) {
   return data_.Add(task, features, prior_ns, latency_ns, noise);
 }
 
@@ -43,7 +43,8 @@ Status CostModel::Install(Trained trained, int rows) {
   return OkStatus();
 }
 
-StatusOr<std::vector<Prediction>> CostModel::Predict(std::string_view task, std::span<const float> features,
+StatusOr<std::vector<Prediction>> CostModel::Predict(std::string_view task,
+                                                     std::span<const float> features,
                                                      std::span<const double> prior_ns) const {
   return trained_.Predict(task, features, prior_ns);
 }

@@ -1,9 +1,9 @@
-// The cost model of a tuning job: the measured rows of all its tasks and the ensemble fitted to them. One
-// model serves all tasks of a job, since 20 tasks with 10 trials each are worth nothing alone; its trees
-// see hardware-related features, and the order is learnt inside each task only.
+// The cost model of a tuning job: the measured rows of all its tasks and the ensemble fitted to
+// them. One model serves all tasks of a job, since 20 tasks with 10 trials each are worth nothing
+// alone; its trees see hardware-related features, and the order is learnt inside each task only.
 //
-// Owned by the job; TaskSearch and TaskScheduler hold a pointer. Not thread-safe. To fit beside the search,
-// copy rows(), run Train() elsewhere and Install() the result; FitIfDue() does it in place.
+// Owned by the job; TaskSearch and TaskScheduler hold a pointer. Not thread-safe. To fit beside the
+// search, copy rows(), run Train() elsewhere and Install() the result; FitIfDue() does it in place.
 // A failed fit keeps the former model: the search goes on.
 #pragma once
 #include <span>
@@ -22,8 +22,8 @@ class CostModel {
   explicit CostModel(int feature_count, FitOptions options = {});
 
   // One successful measurement. Never called for a failure.
-  Status Add(std::string_view task, std::span<const float> features, double prior_ns, double latency_ns,
-             double noise);
+  Status Add(std::string_view task, std::span<const float> features, double prior_ns,
+             double latency_ns, double noise);
 
   // At least 16 rows more than at the last fit, or 20 % more (and at least 4).
   bool FitDue() const;

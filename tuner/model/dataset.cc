@@ -39,13 +39,16 @@ Throughput RelativeThroughput(const Dataset& d, const std::vector<int>& rows) {
 
 }  // namespace
 
-Status Dataset::Add(std::string_view group, std::span<const float> features, double prior_ns, double latency_ns,
-                    double noise) {
+Status Dataset::Add(std::string_view group, std::span<const float> features, double prior_ns,
+                    double latency_ns, double noise) {
   if (static_cast<int>(features.size()) != feature_count_) {
-    return InvalidArgument("task '{}': {} features, the model takes {}", group, features.size(), feature_count_);
+    return InvalidArgument("task '{}': {} features, the model takes {}", group, features.size(),
+                           feature_count_);
   }
-  if (!(prior_ns > 0) || !(latency_ns > 0) || !std::isfinite(prior_ns) || !std::isfinite(latency_ns)) {
-    return InvalidArgument("task '{}': prior {} ns and latency {} ns must be positive", group, prior_ns, latency_ns);
+  if (!(prior_ns > 0) || !(latency_ns > 0) || !std::isfinite(prior_ns) ||
+      !std::isfinite(latency_ns)) {
+    return InvalidArgument("task '{}': prior {} ns and latency {} ns must be positive", group,
+                           prior_ns, latency_ns);
   }
   if (!std::ranges::all_of(features, [](float f) { return std::isfinite(f); })) {
     return InvalidArgument("task '{}': a feature is not finite", group);
@@ -98,15 +101,16 @@ std::vector<Pair> SamplePairs(const Dataset& data, int per_row, Rng& rng) {
         if (!first && !Faster(data, rows[j], rows[i])) continue;
         const int fast = first ? i : j, slow = first ? j : i;
         const double top = t.relative[fast] >= t.top_tenth ? 3 : 1;
-        pairs.push_back({rows[fast], rows[slow], static_cast<float>((t.relative[fast] - t.relative[slow]) * top)});
+        pairs.push_back({rows[fast], rows[slow],
+                         static_cast<float>((t.relative[fast] - t.relative[slow]) * top)});
       }
     }
   }
   return pairs;
 }
 
-void PairwiseGradient(std::span<const Pair> pairs, std::span<const double> score, std::span<float> grad,
-                      std::span<float> hess) {
+void PairwiseGradient(std::span<const Pair> pairs, std::span<const double> score,
+                      std::span<float> grad, std::span<float> hess) {
   for (const Pair& p : pairs) {
     const double rho = 1 / (1 + std::exp(score[p.fast] - score[p.slow]));  // P(the order is wrong)
     const auto g = static_cast<float>(p.weight * rho);

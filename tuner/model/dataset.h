@@ -1,10 +1,11 @@
 // Training rows of the cost model and the arithmetic of learning to rank. A row is one successful
-// measurement; failures never become rows, because "slow" and "invalid" are different things. Rows keep
-// their order of arrival: the newest ones are the hold-out. A group is one task: only rows of the same
-// group are compared with each other.
+// measurement; failures never become rows, because "slow" and "invalid" are different things. Rows
+// keep their order of arrival: the newest ones are the hold-out. A group is one task: only rows of
+// the same group are compared with each other.
 //
-// Labels are y = ln(T_prior / T_measured), the residual to the analytical prior, so that a model without
-// trees is the prior. Log time does not shift when a new best appears, as normalised throughput would.
+// Labels are y = ln(T_prior / T_measured), the residual to the analytical prior, so that a model
+// without trees is the prior. Log time does not shift when a new best appears, as normalised
+// throughput would.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -23,8 +24,8 @@ class Dataset {
   explicit Dataset(int feature_count) : feature_count_(feature_count) {}
 
   // noise is the relative standard deviation of the measurement; 0 when unknown.
-  Status Add(std::string_view group, std::span<const float> features, double prior_ns, double latency_ns,
-             double noise);
+  Status Add(std::string_view group, std::span<const float> features, double prior_ns,
+             double latency_ns, double noise);
 
   int feature_count() const { return feature_count_; }
   int rows() const { return static_cast<int>(group_.size()); }
@@ -61,13 +62,14 @@ struct Pair {
 };
 
 // Up to `per_row` random partners of each row from its own group. The weight is the difference of
-// throughput relative to the group's best, three times as much when the fast one is in its top tenth:
-// the order among the slow is of no interest.
+// throughput relative to the group's best, three times as much when the fast one is in its top
+// tenth: the order among the slow is of no interest.
 std::vector<Pair> SamplePairs(const Dataset& data, int per_row, Rng& rng);
 
-// Adds gradient and hessian of the pairwise logistic loss (RankNet; Burges et al. 2005) for the scores.
-void PairwiseGradient(std::span<const Pair> pairs, std::span<const double> score, std::span<float> grad,
-                      std::span<float> hess);
+// Adds gradient and hessian of the pairwise logistic loss (RankNet; Burges et al. 2005) for the
+// scores.
+void PairwiseGradient(std::span<const Pair> pairs, std::span<const double> score,
+                      std::span<float> grad, std::span<float> hess);
 
 struct PairAccuracy {
   double accuracy = 0;  // share of pairs in the right order

@@ -13,7 +13,8 @@ static_assert(std::endian::native == std::endian::little, "the layout is written
 
 constexpr std::string_view kMagic = "WHTM";
 constexpr uint32_t kVersion = 1;
-// Caps, so that a damaged length cannot ask for memory: far above what a fit of max_rows rows produces.
+// Caps, so that a damaged length cannot ask for memory: far above what a fit of max_rows rows
+// produces.
 constexpr uint32_t kMaxMembers = 64;
 constexpr uint32_t kMaxGroups = 1u << 20;
 
@@ -33,7 +34,8 @@ class Reader {
 
   template <typename T>
   Status Read(T& value) {
-    if (left_.size() < sizeof(T)) return DataLoss("cost model: truncated, {} bytes left", left_.size());
+    if (left_.size() < sizeof(T))
+      return DataLoss("cost model: truncated, {} bytes left", left_.size());
     std::memcpy(&value, left_.data(), sizeof(T));
     left_.remove_prefix(sizeof(T));
     return OkStatus();
@@ -42,7 +44,8 @@ class Reader {
   StatusOr<std::string_view> ReadBytes() {
     uint32_t size = 0;
     WHET_RETURN_IF_ERROR(Read(size));
-    if (size > left_.size()) return DataLoss("cost model: a field of {} bytes, {} are left", size, left_.size());
+    if (size > left_.size())
+      return DataLoss("cost model: a field of {} bytes, {} are left", size, left_.size());
     const std::string_view bytes = left_.substr(0, size);
     left_.remove_prefix(size);
     return bytes;
@@ -51,7 +54,8 @@ class Reader {
   StatusOr<uint32_t> ReadCount(uint32_t limit) {
     uint32_t count = 0;
     WHET_RETURN_IF_ERROR(Read(count));
-    if (count > limit) return DataLoss("cost model: {} entries, at most {} are possible", count, limit);
+    if (count > limit)
+      return DataLoss("cost model: {} entries, at most {} are possible", count, limit);
     return count;
   }
 
@@ -65,13 +69,16 @@ class Reader {
 StatusOr<std::string_view> Unwrap(std::string_view bytes) {
   constexpr size_t kHead = 8, kTail = 4;
   if (bytes.size() < kHead + kTail || bytes.substr(0, 4) != kMagic) {
-    return InvalidArgument("cost model: {} bytes that do not start with '{}'", bytes.size(), kMagic);
+    return InvalidArgument("cost model: {} bytes that do not start with '{}'", bytes.size(),
+                           kMagic);
   }
   uint32_t version = 0, crc = 0;
   std::memcpy(&version, bytes.data() + 4, 4);
   std::memcpy(&crc, bytes.data() + bytes.size() - kTail, 4);
-  if (version != kVersion) return InvalidArgument("cost model: version {}, this program reads {}", version, kVersion);
-  if (crc != Crc32c(bytes.substr(0, bytes.size() - kTail))) return DataLoss("cost model: its check sum differs");
+  if (version != kVersion)
+    return InvalidArgument("cost model: version {}, this program reads {}", version, kVersion);
+  if (crc != Crc32c(bytes.substr(0, bytes.size() - kTail)))
+    return DataLoss("cost model: its check sum differs");
   return bytes.substr(kHead, bytes.size() - kHead - kTail);
 }
 
@@ -83,8 +90,8 @@ StatusOr<std::string> Trained::Save() const {
   Put(out, static_cast<uint32_t>(feature_count_));
   Put(out, static_cast<uint32_t>(rows_));
   Put(out, static_cast<uint8_t>(usable_));
-  for (double v : {mean_residual_, residual_sigma_, holdout_.model.accuracy, holdout_.prior.accuracy, holdout_.rmse,
-                   holdout_.sigma_scale}) {
+  for (double v : {mean_residual_, residual_sigma_, holdout_.model.accuracy,
+                   holdout_.prior.accuracy, holdout_.rmse, holdout_.sigma_scale}) {
     Put(out, v);
   }
   Put(out, static_cast<uint32_t>(holdout_.model.pairs));
@@ -115,8 +122,8 @@ StatusOr<Trained> Trained::Load(std::string_view bytes) {
   WHET_RETURN_IF_ERROR(in.Read(rows));
   WHET_RETURN_IF_ERROR(in.Read(usable));
   Holdout& h = t.holdout_;
-  for (double* v : {&t.mean_residual_, &t.residual_sigma_, &h.model.accuracy, &h.prior.accuracy, &h.rmse,
-                    &h.sigma_scale}) {
+  for (double* v : {&t.mean_residual_, &t.residual_sigma_, &h.model.accuracy, &h.prior.accuracy,
+                    &h.rmse, &h.sigma_scale}) {
     WHET_RETURN_IF_ERROR(in.Read(*v));
     if (!std::isfinite(*v)) return DataLoss("cost model: a value is not finite");
   }

@@ -7,10 +7,11 @@
 namespace whet::model {
 namespace {
 
-// One logit of the ranking loss is this much log time: a pair 30 % apart is worth ordering, one 3 % apart
-// hardly moves the trees.
+// One logit of the ranking loss is this much log time: a pair 30 % apart is worth ordering, one 3 %
+// apart hardly moves the trees.
 constexpr double kTemperature = 0.3;
-constexpr double kResidualClamp = 2;  // a candidate 50 times too slow must not dominate the squared error
+constexpr double kResidualClamp =
+    2;  // a candidate 50 times too slow must not dominate the squared error
 constexpr double kSigmaFloor = 0.02;
 constexpr int kMinVerdictPairs = 20;  // fewer pairs than this say nothing about a model
 
@@ -44,7 +45,8 @@ double Target(const Dataset& d, const Offsets& o, int row) {
 
 // Least squares through the groups' means: how much log time one unit of the booster's output is.
 double FitSlope(const Dataset& d, const Offsets& o, std::span<const float> f) {
-  std::vector<double> f_mean(o.by_group.size(), 0), y_mean(o.by_group.size(), 0), n(o.by_group.size(), 0);
+  std::vector<double> f_mean(o.by_group.size(), 0), y_mean(o.by_group.size(), 0),
+      n(o.by_group.size(), 0);
   for (int i = 0; i < d.rows(); ++i) {
     const int g = d.group(i);
     n[g] += 1;
@@ -60,7 +62,8 @@ double FitSlope(const Dataset& d, const Offsets& o, std::span<const float> f) {
   return std::clamp(fy / ff, 0.0, 2.0);
 }
 
-StatusOr<Booster> TrainRanker(const Dataset& d, const Matrix& x, const FitOptions& options, uint64_t seed) {
+StatusOr<Booster> TrainRanker(const Dataset& d, const Matrix& x, const FitOptions& options,
+                              uint64_t seed) {
   BoosterParams params;
   params.eta = 0.2;
   params.min_child_weight = 0.1;
@@ -81,8 +84,8 @@ StatusOr<Booster> TrainRanker(const Dataset& d, const Matrix& x, const FitOption
   return booster;
 }
 
-StatusOr<Booster> TrainRegressor(const Dataset& d, const Offsets& o, const Matrix& x, const FitOptions& options,
-                                 uint64_t seed) {
+StatusOr<Booster> TrainRegressor(const Dataset& d, const Offsets& o, const Matrix& x,
+                                 const FitOptions& options, uint64_t seed) {
   BoosterParams params;
   params.max_depth = 5;
   params.eta = 0.25;
@@ -91,12 +94,14 @@ StatusOr<Booster> TrainRegressor(const Dataset& d, const Offsets& o, const Matri
   WHET_ASSIGN_OR_RETURN(Booster booster, Booster::Make(params, x));
   std::vector<float> weight(d.rows());
   double sum = 0;
-  for (int i = 0; i < d.rows(); ++i) sum += weight[i] = static_cast<float>(1 / (std::pow(d.noise(i), 2) + 1e-4));
+  for (int i = 0; i < d.rows(); ++i)
+    sum += weight[i] = static_cast<float>(1 / (std::pow(d.noise(i), 2) + 1e-4));
   for (float& w : weight) w *= static_cast<float>(d.rows() / sum);
   std::vector<float> grad(d.rows());
   for (int round = 0; round < options.regress_rounds; ++round) {
     WHET_ASSIGN_OR_RETURN(std::vector<float> f, booster.Predict(x));
-    for (int i = 0; i < d.rows(); ++i) grad[i] = weight[i] * (f[i] - static_cast<float>(Target(d, o, i)));
+    for (int i = 0; i < d.rows(); ++i)
+      grad[i] = weight[i] * (f[i] - static_cast<float>(Target(d, o, i)));
     WHET_RETURN_IF_ERROR(booster.BoostOneRound(x, grad, weight));
   }
   return booster;
@@ -109,7 +114,8 @@ std::vector<int> ChooseRows(int rows, const FitOptions& options) {
   if (rows <= options.max_rows) return chosen;
   const int newest = options.max_rows / 2, older = rows - newest;
   Rng rng(options.seed);
-  for (int i = 0; i < options.max_rows - newest; ++i) std::swap(chosen[i], chosen[i + rng.Below(older - i)]);
+  for (int i = 0; i < options.max_rows - newest; ++i)
+    std::swap(chosen[i], chosen[i + rng.Below(older - i)]);
   chosen.erase(chosen.begin() + (options.max_rows - newest), chosen.begin() + older);
   std::sort(chosen.begin(), chosen.end());
   return chosen;
@@ -130,14 +136,16 @@ class Trainer {
   }
 
  private:
-  static StatusOr<Trained> WithMembers(Trained t, const Dataset& d, const FitOptions& options, int regressors) {
+  static StatusOr<Trained> WithMembers(Trained t, const Dataset& d, const FitOptions& options,
+                                       int regressors) {
     WHET_ASSIGN_OR_RETURN(Matrix x, Matrix::Make(d.matrix(), d.rows(), d.feature_count()));
     const Offsets offsets = MeanResiduals(d);
     WHET_ASSIGN_OR_RETURN(Booster ranker, TrainRanker(d, x, options, SplitMix(options.seed)));
     WHET_ASSIGN_OR_RETURN(std::vector<float> f, ranker.Predict(x));
     t.members_.push_back({std::move(ranker), FitSlope(d, offsets, f), 0.5});
     for (int i = 0; i < regressors; ++i) {
-      WHET_ASSIGN_OR_RETURN(Booster b, TrainRegressor(d, offsets, x, options, SplitMix(options.seed + 1 + i)));
+      WHET_ASSIGN_OR_RETURN(Booster b,
+                            TrainRegressor(d, offsets, x, options, SplitMix(options.seed + 1 + i)));
       t.members_.push_back({std::move(b), 1, 0.5 / regressors});
     }
     return t;
@@ -151,7 +159,8 @@ class Trainer {
     const int held = std::clamp(d.rows() / 5, 8, 64), kept = d.rows() - held;
     std::vector<int> order(d.rows());
     std::iota(order.begin(), order.end(), 0);
-    const Dataset old = d.Subset(std::span(order).first(kept)), fresh = d.Subset(std::span(order).subspan(kept));
+    const Dataset old = d.Subset(std::span(order).first(kept)),
+                  fresh = d.Subset(std::span(order).subspan(kept));
     WHET_ASSIGN_OR_RETURN(Trained t, WithMembers(Trained(old), old, options, 1));
     WHET_ASSIGN_OR_RETURN(std::vector<Prediction> p, t.Ensemble(fresh.matrix(), fresh.rows()));
     std::vector<double> score, prior;
@@ -159,7 +168,8 @@ class Trainer {
     for (int i = 0; i < fresh.rows(); ++i) {
       prior.push_back(-fresh.log_prior(i));
       score.push_back(p[i].score + prior[i] + t.Offset(fresh.group_names()[fresh.group(i)]));
-      error += std::pow(std::clamp(score[i] + fresh.log_latency(i), -kResidualClamp, kResidualClamp), 2);
+      error +=
+          std::pow(std::clamp(score[i] + fresh.log_latency(i), -kResidualClamp, kResidualClamp), 2);
       spread += std::pow(p[i].sigma, 2);
     }
     Holdout& h = result.holdout_;
@@ -167,8 +177,8 @@ class Trainer {
     h.prior = MeasurePairs(fresh, prior);
     h.rmse = std::sqrt(error / fresh.rows());
     h.sigma_scale = std::clamp(std::sqrt(error / spread), 1.0, 5.0);
-    // Late in a search all new candidates are close and even a good model guesses; the prior must then do
-    // better to take its place.
+    // Late in a search all new candidates are close and even a good model guesses; the prior must
+    // then do better to take its place.
     result.usable_ = h.model.pairs < kMinVerdictPairs || h.model.accuracy >= options.min_accuracy ||
                      h.model.accuracy > h.prior.accuracy;
     return OkStatus();
@@ -191,7 +201,8 @@ double Trained::Offset(std::string_view group) const {
   return it == group_offset_.end() ? mean_residual_ : it->second;
 }
 
-StatusOr<std::vector<Prediction>> Trained::Ensemble(std::span<const float> features, int64_t rows) const {
+StatusOr<std::vector<Prediction>> Trained::Ensemble(std::span<const float> features,
+                                                    int64_t rows) const {
   std::vector<Prediction> out(rows, Prediction{0, residual_sigma_});
   if (members_.empty()) return out;
   WHET_ASSIGN_OR_RETURN(Matrix x, Matrix::Make(features, rows, feature_count_));
@@ -210,11 +221,13 @@ StatusOr<std::vector<Prediction>> Trained::Ensemble(std::span<const float> featu
   return out;
 }
 
-StatusOr<std::vector<Prediction>> Trained::Predict(std::string_view group, std::span<const float> features,
+StatusOr<std::vector<Prediction>> Trained::Predict(std::string_view group,
+                                                   std::span<const float> features,
                                                    std::span<const double> prior_ns) const {
   const auto rows = static_cast<int64_t>(prior_ns.size());
   if (static_cast<int64_t>(features.size()) != rows * feature_count_) {
-    return InvalidArgument("predict: {} features for {} rows of {}", features.size(), rows, feature_count_);
+    return InvalidArgument("predict: {} features for {} rows of {}", features.size(), rows,
+                           feature_count_);
   }
   if (rows == 0) return std::vector<Prediction>{};
   WHET_ASSIGN_OR_RETURN(std::vector<Prediction> out, Ensemble(features, rows));
@@ -223,6 +236,8 @@ StatusOr<std::vector<Prediction>> Trained::Predict(std::string_view group, std::
   return out;
 }
 
-StatusOr<Trained> Train(const Dataset& data, const FitOptions& options) { return Trainer::Run(data, options); }
+StatusOr<Trained> Train(const Dataset& data, const FitOptions& options) {
+  return Trainer::Run(data, options);
+}
 
 }  // namespace whet::model

@@ -1,10 +1,12 @@
-// Fits and evaluates the ensemble of the cost model: one booster that learns the order of candidates
-// (pairwise logistic loss), and two small ones that learn their log time (squared error). Their weighted
-// mean is the prediction, their disagreement, scaled by the error on a temporal hold-out, its uncertainty.
-// Three boosters and not more: a fit of 500 rows x 110 features has to stay below 100 ms on one core.
+// Fits and evaluates the ensemble of the cost model: one booster that learns the order of
+// candidates (pairwise logistic loss), and two small ones that learn their log time (squared
+// error). Their weighted mean is the prediction, their disagreement, scaled by the error on a
+// temporal hold-out, its uncertainty. Three boosters and not more: a fit of 500 rows x 110 features
+// has to stay below 100 ms on one core.
 //
-// Pure: Train() depends on its arguments only, so a service may run it on another thread with a copy of the
-// rows and install the result. Predict() of one Trained must not run on two threads at once.
+// Pure: Train() depends on its arguments only, so a service may run it on another thread with a
+// copy of the rows and install the result. Predict() of one Trained must not run on two threads at
+// once.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -24,8 +26,8 @@ struct FitOptions {
   int rank_rounds = 28;
   int regress_rounds = 16;
   int pairs_per_row = 32;
-  int max_rows = 1000;      // bounds the time of a fit: the newest half stays, the rest is sampled
-  int min_holdout_rows = 24;  // below this many rows nothing is held out
+  int max_rows = 1000;  // bounds the time of a fit: the newest half stays, the rest is sampled
+  int min_holdout_rows = 24;   // below this many rows nothing is held out
   double min_accuracy = 0.55;  // pairwise, on the hold-out; below it the prior alone is used
 };
 

@@ -14,13 +14,14 @@ constexpr int kSeedKnobsApart = 2;
 constexpr int kSeedCells = 3;
 constexpr int kRandomTries = 64;
 
-// Points with the prior's estimate, cheapest first; ties in the order of the points, so that the result does
-// not depend on how they were found.
+// Points with the prior's estimate, cheapest first; ties in the order of the points, so that the
+// result does not depend on how they were found.
 using Rated = std::pair<double, Point>;
 
 const Candidate& Tournament(const std::vector<Candidate>& sorted, Rng& rng) {
   auto best = static_cast<int64_t>(sorted.size()) - 1;
-  for (int i = 0; i < kTournament; ++i) best = std::min(best, rng.Below(static_cast<int64_t>(sorted.size())));
+  for (int i = 0; i < kTournament; ++i)
+    best = std::min(best, rng.Below(static_cast<int64_t>(sorted.size())));
   return sorted[best];
 }
 
@@ -91,7 +92,8 @@ void Candidates::BreedDraft(uint64_t seed) {
     for (int i = 0; i < 2 * options_.draft; ++i) {
       const auto pick = [&] { return rng.Below(static_cast<int64_t>(parents.size())); };
       const Point& parent = parents[std::min(pick(), pick())];
-      add(rng.Uniform() < kCrossover ? Crossover(view_, parent, parents[pick()], rng) : Mutate(view_, parent, rng));
+      add(rng.Uniform() < kCrossover ? Crossover(view_, parent, parents[pick()], rng)
+                                     : Mutate(view_, parent, rng));
     }
   }
   for (const Rated& r : kept) {
@@ -106,13 +108,15 @@ std::vector<Point> Candidates::Seeds(int prior_best, int random, uint64_t seed) 
   std::set<Cell> all_cells;
   for (const Point& p : draft_) all_cells.insert(CellOf(p));
   const auto far_enough = [&](const Point& p) {
-    return std::ranges::all_of(seeds, [&](const Point& s) { return KnobsApart(s, p) >= kSeedKnobsApart; });
+    return std::ranges::all_of(seeds,
+                               [&](const Point& s) { return KnobsApart(s, p) >= kSeedKnobsApart; });
   };
   const auto wanted = static_cast<size_t>(prior_best);
   for (const Point& p : draft_) {
     if (seeds.size() >= wanted) break;
     // The last places are kept for new cells until there are three.
-    const size_t missing = std::min<size_t>(kSeedCells, all_cells.size()) - std::min<size_t>(kSeedCells, cells.size());
+    const size_t missing =
+        std::min<size_t>(kSeedCells, all_cells.size()) - std::min<size_t>(kSeedCells, cells.size());
     if (!cells.contains(CellOf(p)) || wanted - seeds.size() > missing) {
       if (!far_enough(p)) continue;
       cells.insert(CellOf(p));
@@ -151,8 +155,9 @@ std::vector<Candidate> Candidates::Pool(History& history, Scorer& scorer, Rng& r
     const size_t bred = parents.empty() ? 0 : population;
     for (size_t tries = 0; tries < 2 * bred && builder.fresh() < bred * 3 / 4; ++tries) {
       const Candidate& parent = Tournament(parents, rng);
-      const auto child = rng.Uniform() < kCrossover ? Crossover(view_, parent.point, Tournament(parents, rng).point, rng)
-                                                    : Mutate(view_, parent.point, rng);
+      const auto child = rng.Uniform() < kCrossover
+                             ? Crossover(view_, parent.point, Tournament(parents, rng).point, rng)
+                             : Mutate(view_, parent.point, rng);
       if (child) builder.Add(*child);
     }
     for (size_t tries = 0; tries < population && builder.fresh() < population; ++tries) {
@@ -209,7 +214,8 @@ std::optional<Candidate> Candidates::Sweep(const History& history) {
     if (!swept_) swept_ = counter_.Next();
     if (!swept_) return std::nullopt;
     if (view_.Valid(*swept_)) {
-      if (auto c = untried(*swept_)) return c;  // and look at it again next time: it may not be taken
+      if (auto c = untried(*swept_))
+        return c;  // and look at it again next time: it may not be taken
     }
     swept_.reset();
   }

@@ -1,8 +1,10 @@
-// Where untried points come from: the first batch, the pool that evolution breeds, a random one, and the plain
-// sweep that finds the last ones of a space. Small spaces are enumerated once and ordered by the prior; of
-// large ones the prior's favourites (the draft) are found by an evolution with the prior as fitness.
+// Where untried points come from: the first batch, the pool that evolution breeds, a random one,
+// and the plain sweep that finds the last ones of a space. Small spaces are enumerated once and
+// ordered by the prior; of large ones the prior's favourites (the draft) are found by an evolution
+// with the prior as fitness.
 //
-// Owned by one TaskSearch; not thread-safe. Nothing here returns a point whose key the history has seen.
+// Owned by one TaskSearch; not thread-safe. Nothing here returns a point whose key the history has
+// seen.
 #pragma once
 #include <optional>
 #include <unordered_set>
@@ -17,19 +19,22 @@
 namespace whet::search {
 
 struct CandidateOptions {
-  double enumerate_limit = 50000;  // raw points; 2e5 calls of Valid and PriorNs are the most worth waiting for
-  int full_scoring_limit = 2048;   // valid points; a space up to this is scored as a whole, no evolution
-  int draft = 512;                 // the prior's favourites that are kept
-  int population = 256;            // per generation
+  double enumerate_limit =
+      50000;  // raw points; 2e5 calls of Valid and PriorNs are the most worth waiting for
+  int full_scoring_limit =
+      2048;              // valid points; a space up to this is scored as a whole, no evolution
+  int draft = 512;       // the prior's favourites that are kept
+  int population = 256;  // per generation
   int generations = 3;
-  double sweep_limit = 2e6;        // raw points that the sweep of a large space visits before it gives up
+  double sweep_limit = 2e6;  // raw points that the sweep of a large space visits before it gives up
 };
 
 class Candidates {
  public:
   Candidates(const SpaceView& view, const CandidateOptions& options, uint64_t seed);
 
-  // Prior-best points at least two knobs apart, at least three cells among them where there are, then random ones.
+  // Prior-best points at least two knobs apart, at least three cells among them where there are,
+  // then random ones.
   std::vector<Point> Seeds(int prior_best, int random, uint64_t seed) const;
   // Untried candidates with scores, best first.
   std::vector<Candidate> Pool(History& history, Scorer& scorer, Rng& rng) const;

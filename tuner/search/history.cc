@@ -6,7 +6,8 @@
 namespace whet::search {
 namespace {
 
-// A candidate that takes its device down reads as lost every time. After this many it counts as failed.
+// A candidate that takes its device down reads as lost every time. After this many it counts as
+// failed.
 constexpr int kMaxLosses = 2;
 
 }  // namespace
@@ -21,7 +22,8 @@ void History::MarkRuledOut(const std::string& key) { state_.emplace(key, State::
 void History::Record(const Point& point, const std::string& key, const Outcome& outcome) {
   pending_.erase(key);
   const auto it = state_.find(key);
-  const bool known = it != state_.end() && (it->second == State::kMeasured || it->second == State::kFailed);
+  const bool known =
+      it != state_.end() && (it->second == State::kMeasured || it->second == State::kFailed);
   if (known) {
     if (outcome.kind == OutcomeKind::kMeasured) Rank(point, key, outcome.latency_ns);
     return;
@@ -37,7 +39,8 @@ void History::Record(const Point& point, const std::string& key, const Outcome& 
 
 void History::RecordForeign(const Outcome& outcome) {
   if (outcome.kind == OutcomeKind::kLost) return;
-  if (outcome.kind == OutcomeKind::kMeasured) foreign_best_ns_ = std::min(foreign_best_ns_, outcome.latency_ns);
+  if (outcome.kind == OutcomeKind::kMeasured)
+    foreign_best_ns_ = std::min(foreign_best_ns_, outcome.latency_ns);
   CountTrial(outcome.kind == OutcomeKind::kMeasured ? outcome.latency_ns : kNoLatency);
   if (outcome.kind != OutcomeKind::kMeasured) ++failures_;
 }
@@ -58,11 +61,13 @@ void History::Rank(const Point& point, const std::string& key, double latency_ns
 }
 
 double History::best_ns() const {
-  return ranking_.empty() ? foreign_best_ns_ : std::min(foreign_best_ns_, ranking_.front().latency_ns);
+  return ranking_.empty() ? foreign_best_ns_
+                          : std::min(foreign_best_ns_, ranking_.front().latency_ns);
 }
 
 void History::CountTrial(double latency_ns) {
-  best_after_.push_back(std::min(latency_ns, best_after_.empty() ? kNoLatency : best_after_.back()));
+  best_after_.push_back(
+      std::min(latency_ns, best_after_.empty() ? kNoLatency : best_after_.back()));
 }
 
 void History::CountFailure(const Point& point, bool failed) {
@@ -103,7 +108,8 @@ double History::FailureRisk(const Point& point) const {
     risk = std::max(risk, static_cast<double>(it->second.failed - 1) / (it->second.total + 2));
   };
   add({point.variant});
-  for (size_t k = 0; k < point.index.size(); ++k) add({point.variant, static_cast<int>(k), point.index[k]});
+  for (size_t k = 0; k < point.index.size(); ++k)
+    add({point.variant, static_cast<int>(k), point.index[k]});
   return risk;
 }
 

@@ -1,8 +1,9 @@
-// What is known of one task: which schedules were tried, what they took, which failed. The arithmetic of
-// progress (best so far, trials without gain) and of failures lives here; decisions do not.
+// What is known of one task: which schedules were tried, what they took, which failed. The
+// arithmetic of progress (best so far, trials without gain) and of failures lives here; decisions
+// do not.
 //
-// A schedule is identified by its key. A failure is remembered as a failure, never as a slow time: the trees
-// would learn that the invalid is slow, and the fast is often next to the invalid.
+// A schedule is identified by its key. A failure is remembered as a failure, never as a slow time:
+// the trees would learn that the invalid is slow, and the fast is often next to the invalid.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -43,7 +44,8 @@ class History {
   // Ruled out without a trial: its trace cannot be made, or equals one that was tried.
   void MarkRuledOut(const std::string& key);
 
-  // A trial of the space. A repeated measurement of the same key replaces its latency and counts no trial.
+  // A trial of the space. A repeated measurement of the same key replaces its latency and counts no
+  // trial.
   void Record(const Point& point, const std::string& key, const Outcome& outcome);
   // A trial of a trace that the space cannot express, or not yet connected to a point.
   void RecordForeign(const Outcome& outcome);
@@ -61,8 +63,8 @@ class History {
   double BestAfter(int trials) const;
   // Trials since the best improved by at least this share.
   int TrialsWithoutGain(double share) const;
-  // 0 to 1: how likely a point fails, judged by the knob values that it shares with failures. One failure of a
-  // value is no evidence.
+  // 0 to 1: how likely a point fails, judged by the knob values that it shares with failures. One
+  // failure of a value is no evidence.
   double FailureRisk(const Point& point) const;
 
  private:

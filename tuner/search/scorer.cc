@@ -9,10 +9,10 @@ namespace whet::search {
 namespace {
 
 constexpr size_t kMaxCachedFeatures = 16384;  // 7 MB of 110 floats; dropped whole when full
-constexpr size_t kNeighbourRows = 128;        // the fastest measured ones are enough to correct the prior
-constexpr double kNeighbourSteps = 1.5;       // e-folding distance of the kernel
-constexpr double kPriorWeight = 0.5;          // of a zero residual, in rows
-constexpr double kNeighbourSigma = 0.4;       // of the score far from everything measured
+constexpr size_t kNeighbourRows = 128;  // the fastest measured ones are enough to correct the prior
+constexpr double kNeighbourSteps = 1.5;  // e-folding distance of the kernel
+constexpr double kPriorWeight = 0.5;     // of a zero residual, in rows
+constexpr double kNeighbourSigma = 0.4;  // of the score far from everything measured
 
 }  // namespace
 

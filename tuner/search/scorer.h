@@ -1,6 +1,6 @@
-// Scores points: by the cost model's trees where it has usable ones, else by the prior corrected with the
-// residuals of measured neighbours (a kernel average over knob steps, which needs no features). Higher is
-// faster; a score is -ln(expected latency in ns). Features are cached by key.
+// Scores points: by the cost model's trees where it has usable ones, else by the prior corrected
+// with the residuals of measured neighbours (a kernel average over knob steps, which needs no
+// features). Higher is faster; a score is -ln(expected latency in ns). Features are cached by key.
 //
 // Owned by one TaskSearch; not thread-safe.
 #pragma once
@@ -27,7 +27,8 @@ class Scorer {
   // `model` may be null.
   Scorer(const SpaceView& view, const model::CostModel* model, std::string task);
 
-  // Fills score and sigma. A point whose features cannot be made is removed and ruled out in the history.
+  // Fills score and sigma. A point whose features cannot be made is removed and ruled out in the
+  // history.
   void Score(std::vector<Candidate>& candidates, History& history);
   // Cached; the error is the view's.
   StatusOr<std::vector<float>> Features(const Point& point, const std::string& key);

@@ -1,14 +1,14 @@
-// What the search knows of a schedule space. The compiler implements it; the search sees no IR, no trace
-// text and no target, so that it can be tested on synthetic spaces.
+// What the search knows of a schedule space. The compiler implements it; the search sees no IR, no
+// trace text and no target, so that it can be tested on synthetic spaces.
 //
-// A task's space is a union of variants (rules), each with knobs over small ordered domains: neighbouring
-// values have neighbouring effects, so that a step of one is a small move. By convention a variant lists its
-// structural knobs (micro-kernel, outer order) first: the first two, with the variant, name the *cell* of which
-// no batch may have too many candidates.
+// A task's space is a union of variants (rules), each with knobs over small ordered domains:
+// neighbouring values have neighbouring effects, so that a step of one is a small move. By
+// convention a variant lists its structural knobs (micro-kernel, outer order) first: the first two,
+// with the variant, name the *cell* of which no batch may have too many candidates.
 //
-// Every method is const, deterministic, and cheap: Valid and PriorNs are called for every point of a small
-// space (aim: a microsecond), Features for some hundreds of points per fit (aim: 100 us), TraceFingerprint once
-// per proposal.
+// Every method is const, deterministic, and cheap: Valid and PriorNs are called for every point of
+// a small space (aim: a microsecond), Features for some hundreds of points per fit (aim: 100 us),
+// TraceFingerprint once per proposal.
 #pragma once
 #include <compare>
 #include <cstdint>

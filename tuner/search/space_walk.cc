@@ -30,7 +30,9 @@ void StepKnob(const SpaceView& view, Point& p, size_t knob, int direction) {
   i += direction;
 }
 
-size_t RandomKnob(const Point& p, Rng& rng) { return static_cast<size_t>(rng.Below(static_cast<int64_t>(p.index.size()))); }
+size_t RandomKnob(const Point& p, Rng& rng) {
+  return static_cast<size_t>(rng.Below(static_cast<int64_t>(p.index.size())));
+}
 
 int RandomDirection(Rng& rng) { return rng.Below(2) == 0 ? -1 : 1; }
 
@@ -46,7 +48,8 @@ Point ChangeVariant(const SpaceView& view, const Point& parent, Rng& rng) {
     const auto same = std::ranges::find(from, to.name, &KnobDomain::name);
     if (same == from.end()) continue;
     const int64_t wanted = same->values[parent.index[same - from.begin()]];
-    const auto nearest = std::ranges::min_element(to.values, {}, [&](int64_t v) { return std::abs(v - wanted); });
+    const auto nearest =
+        std::ranges::min_element(to.values, {}, [&](int64_t v) { return std::abs(v - wanted); });
     p.index[k] = static_cast<int>(nearest - to.values.begin());
   }
   return p;
@@ -80,7 +83,8 @@ bool InSpace(const SpaceView& view, const Point& point) {
   const auto& knobs = variants[point.variant].knobs;
   if (point.index.size() != knobs.size()) return false;
   for (size_t k = 0; k < knobs.size(); ++k) {
-    if (point.index[k] < 0 || point.index[k] >= static_cast<int>(knobs[k].values.size())) return false;
+    if (point.index[k] < 0 || point.index[k] >= static_cast<int>(knobs[k].values.size()))
+      return false;
   }
   return true;
 }
@@ -147,7 +151,8 @@ std::vector<Point> Neighbours(const SpaceView& view, const Point& point) {
     for (int step : {-1, 1}) {
       Point p = point;
       p.index[k] += step;
-      if (p.index[k] >= 0 && p.index[k] < DomainSize(view, p, k) && view.Valid(p)) out.push_back(std::move(p));
+      if (p.index[k] >= 0 && p.index[k] < DomainSize(view, p, k) && view.Valid(p))
+        out.push_back(std::move(p));
     }
   }
   return out;
@@ -163,7 +168,8 @@ int KnobsApart(const Point& a, const Point& b) {
 int StepsApart(const Point& a, const Point& b) {
   if (a.variant != b.variant) return kFarApart;
   int apart = 0;
-  for (size_t k = 0; k < a.index.size(); ++k) apart += std::min(std::abs(a.index[k] - b.index[k]), 3);
+  for (size_t k = 0; k < a.index.size(); ++k)
+    apart += std::min(std::abs(a.index[k] - b.index[k]), 3);
   return apart;
 }
 

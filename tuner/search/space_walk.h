@@ -1,6 +1,7 @@
-// Moves in a schedule space: enumeration, random points, mutation, crossover, neighbours, distances. Pure
-// functions of the view and the generator. A move that must be valid tries a bounded number of times and
-// returns nullopt rather than searching on: constraints may leave hardly anything around a point.
+// Moves in a schedule space: enumeration, random points, mutation, crossover, neighbours,
+// distances. Pure functions of the view and the generator. A move that must be valid tries a
+// bounded number of times and returns nullopt rather than searching on: constraints may leave
+// hardly anything around a point.
 #pragma once
 #include <optional>
 #include <span>
@@ -12,7 +13,8 @@
 
 namespace whet::search {
 
-// The point names an existing variant and an existing value of each of its knobs. Says nothing of validity.
+// The point names an existing variant and an existing value of each of its knobs. Says nothing of
+// validity.
 bool InSpace(const SpaceView& view, const Point& point);
 // Points before constraints; a double because products of domains overflow.
 double RawSize(const SpaceView& view);
@@ -31,8 +33,9 @@ class PointCounter {
 
 // A variant uniformly, then a point of it uniformly; a small variant is as likely to hold the best.
 std::optional<Point> RandomValid(const SpaceView& view, Rng& rng);
-// Mostly one step of one or two knobs; sometimes a jump of one, a change of variant that keeps the values of
-// equally named knobs, or a trade between two knobs (one up, one down, as between two tile sizes).
+// Mostly one step of one or two knobs; sometimes a jump of one, a change of variant that keeps the
+// values of equally named knobs, or a trade between two knobs (one up, one down, as between two
+// tile sizes).
 std::optional<Point> Mutate(const SpaceView& view, const Point& parent, Rng& rng);
 // Each knob from one of the parents. Different variants do not mix.
 std::optional<Point> Crossover(const SpaceView& view, const Point& a, const Point& b, Rng& rng);

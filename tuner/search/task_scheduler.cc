@@ -8,7 +8,8 @@ namespace whet::search {
 namespace {
 
 constexpr int kRecentSlices = 2;
-constexpr double kSimilarSpeedup = 2;    // a task may reach twice the throughput of the best similar one
+constexpr double kSimilarSpeedup =
+    2;  // a task may reach twice the throughput of the best similar one
 constexpr double kReachableRoofline = 0.9;
 constexpr double kCostSmoothing = 0.2;
 constexpr int kSeedSlice = 4;
@@ -86,8 +87,8 @@ Status TaskScheduler::Tell(int task, const Point& point, const Outcome& outcome,
 bool TaskScheduler::Done() const {
   if (pending() > 0) return false;
   if (Budget() == 0) return true;
-  return std::ranges::all_of(tasks_,
-                             [](const Task& t) { return t.search->stop_reason() != StopReason::kNone; });
+  return std::ranges::all_of(
+      tasks_, [](const Task& t) { return t.search->stop_reason() != StopReason::kNone; });
 }
 
 double TaskScheduler::WeightedBestNs() const {
@@ -155,7 +156,8 @@ double TaskScheduler::Gain(int task) const {
   double recent = 0;
   if (window > 0) {
     const double before = t.search->history().BestAfter(trials - window);
-    if (std::isfinite(before)) recent = std::max(0.0, before - t.search->history().BestAfter(trials)) / window;
+    if (std::isfinite(before))
+      recent = std::max(0.0, before - t.search->history().BestAfter(trials)) / window;
   }
   const double possible = std::max(0.0, std::min(g / trials, g - Floor(task)));
   const double cost = t.seconds > 0 ? t.seconds : MeanSeconds();

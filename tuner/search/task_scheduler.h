@@ -1,13 +1,15 @@
-// Deals trials to the tasks of a job. Every task first gets its share of seeds, in turn; then slices go to the
-// task where a trial is expected to save most of the model's time:
+// Deals trials to the tasks of a job. Every task first gets its share of seeds, in turn; then
+// slices go to the task where a trial is expected to save most of the model's time:
 //   gain = w * [ a * recent + (1 - a) * min(g / t, g - floor) ] * p / cost
-// w the task's count in the model, g its best latency, t its trials, recent its gain per trial over the last
-// two slices, floor what it cannot beat (roofline, or half the time at the throughput of the best similar
-// task), p the chance that an untried point improves, cost the seconds of a trial. Unlike g / t alone it stops
-// feeding tasks that have arrived. (Ansor's and MetaSchedule's rules, with floor, p and cost added.)
+// w the task's count in the model, g its best latency, t its trials, recent its gain per trial over
+// the last two slices, floor what it cannot beat (roofline, or half the time at the throughput of
+// the best similar task), p the chance that an untried point improves, cost the seconds of a trial.
+// Unlike g / t alone it stops feeding tasks that have arrived. (Ansor's and MetaSchedule's rules,
+// with floor, p and cost added.)
 //
-// `total_trials` is the number wanted in the log for these tasks, rows that are there included: a rerun tops
-// up. Owned by the job; not thread-safe; holds no clock: the seconds of a trial are told.
+// `total_trials` is the number wanted in the log for these tasks, rows that are there included: a
+// rerun tops up. Owned by the job; not thread-safe; holds no clock: the seconds of a trial are
+// told.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,9 +21,10 @@
 namespace whet::search {
 
 struct SchedulerOptions {
-  std::optional<int> total_trials;  // nullopt: until every task has stopped, or the caller's time is up
-  int slice = 16;                   // trials dealt to a task at once; smaller with a small budget
-  int seeds = 16;                   // trials of every task before gains are compared; likewise
+  std::optional<int>
+      total_trials;  // nullopt: until every task has stopped, or the caller's time is up
+  int slice = 16;    // trials dealt to a task at once; smaller with a small budget
+  int seeds = 16;    // trials of every task before gains are compared; likewise
   double alpha = 0.2;
 };
 
@@ -41,7 +44,8 @@ class TaskScheduler {
  public:
   explicit TaskScheduler(SchedulerOptions options) : options_(options) {}
 
-  // Tasks are added before the first Ask(); the search must outlive this. Returns the task's number.
+  // Tasks are added before the first Ask(); the search must outlive this. Returns the task's
+  // number.
   int AddTask(TaskSearch* search, TaskWeight weight);
 
   // At most n; fewer when the budget ends or all that is left is pending.
@@ -51,7 +55,7 @@ class TaskScheduler {
 
   // Nothing is pending, and the budget is used up or every task has stopped.
   bool Done() const;
-  int trials() const;   // in all, the log's included
+  int trials() const;  // in all, the log's included
   int pending() const;
   // Sum of weight * best over the tasks that have a success, in ns.
   double WeightedBestNs() const;

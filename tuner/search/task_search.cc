@@ -8,20 +8,24 @@
 namespace whet::search {
 namespace {
 
-constexpr double kRandomShareEarly = 0.10;  // keeps the model's data from holding only its own favourites
+constexpr double kRandomShareEarly =
+    0.10;  // keeps the model's data from holding only its own favourites
 constexpr double kRandomShare = 0.03;
 constexpr int kEarlyTrials = 64;
 constexpr double kKappaEarly = 0.5, kKappaLate = 0.1;  // weight of the uncertainty
-constexpr int kCellWindow = 16, kCellLimit = 4;        // at most a quarter of 16 proposals from one cell
+constexpr int kCellWindow = 16, kCellLimit = 4;  // at most a quarter of 16 proposals from one cell
 constexpr int kPoolPicks = 16;
-constexpr int kDescentPatience = 24;
 constexpr double kDescentGain = 0.01;
 constexpr size_t kDescentCentres = 3;
+constexpr double kGuessTrials =
+    24;  // without a model, the chance of a gain halves after so many trials without
 constexpr int kStopPatience = 32;
 constexpr double kStopGain = 0.005;
-constexpr double kStopPromise = 0.01;  // of a still promising point: 1 % faster at mean plus one sigma
+constexpr double kStopPromise =
+    0.01;  // of a still promising point: 1 % faster at mean plus one sigma
 constexpr double kNearFloor = 0.95;
-constexpr double kPendingPenalty = 0.02;  // log time, for a neighbour of a point that is being measured
+constexpr double kPendingPenalty =
+    0.02;  // log time, for a neighbour of a point that is being measured
 
 double NormalCdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
@@ -47,13 +51,15 @@ TaskSearch::TaskSearch(const SpaceView* view, model::CostModel* model, std::stri
       scorer_(view_, model, task_),
       candidates_(view_, options.candidates, SplitMix(options.seed)) {}
 
-StatusOr<std::unique_ptr<TaskSearch>> TaskSearch::Create(const SpaceView* view, model::CostModel* model,
-                                                         std::string task, const SearchOptions& options,
+StatusOr<std::unique_ptr<TaskSearch>> TaskSearch::Create(const SpaceView* view,
+                                                         model::CostModel* model, std::string task,
+                                                         const SearchOptions& options,
                                                          std::span<const LoggedTrial> log) {
   for (const Variant& v : view->Variants()) {
     for (const KnobDomain& k : v.knobs) {
       if (k.values.empty()) {
-        return InvalidArgument("task '{}': knob '{}' of rule '{}' has no values", task, k.name, v.name);
+        return InvalidArgument("task '{}': knob '{}' of rule '{}' has no values", task, k.name,
+                               v.name);
       }
     }
   }
@@ -68,9 +74,10 @@ StatusOr<std::unique_ptr<TaskSearch>> TaskSearch::Create(const SpaceView* view, 
     for (const Point& p : options.transfer) {
       if (InSpace(*view, p) && view->Valid(p)) search->seeds_.push_back(p);
     }
-    const int prior_best = std::max(0, options.initial_trials - static_cast<int>(search->seeds_.size()) -
-                                           options.random_seeds);
-    const auto batch = search->candidates_.Seeds(prior_best, options.random_seeds, SplitMix(options.seed + 1));
+    const int prior_best = std::max(
+        0, options.initial_trials - static_cast<int>(search->seeds_.size()) - options.random_seeds);
+    const auto batch =
+        search->candidates_.Seeds(prior_best, options.random_seeds, SplitMix(options.seed + 1));
     search->seeds_.insert(search->seeds_.end(), batch.begin(), batch.end());
   }
   return search;
@@ -78,7 +85,8 @@ StatusOr<std::unique_ptr<TaskSearch>> TaskSearch::Create(const SpaceView* view, 
 
 std::vector<Point> TaskSearch::Ask(int n) {
   std::vector<Point> out;
-  if (model_ != nullptr) model_->FitIfDue().IgnoreError();  // the former model stays; the next rows try again
+  if (model_ != nullptr)
+    model_->FitIfDue().IgnoreError();  // the former model stays; the next rows try again
   if (static_cast<int>(out.size()) < n && stop_reason() != StopReason::kNone) return out;
   Rng rng(SplitMix(options_.seed ^ (static_cast<uint64_t>(trials() + pending()) << 20)));
   while (static_cast<int>(out.size()) < n) {
@@ -123,14 +131,15 @@ std::optional<Candidate> TaskSearch::NextRandom(Rng& rng) {
   return c;
 }
 
-// Coordinate descent: the most promising untried neighbour of the three best. It moves on by itself when one
-// of them wins, and ends when all neighbours are tried.
+// Coordinate descent: the most promising untried neighbour of the three best. It moves on by itself
+// when one of them wins, and ends when all neighbours are tried.
 std::optional<Candidate> TaskSearch::NextDescent() {
   std::vector<Candidate> around;
   for (size_t i = 0; i < std::min(kDescentCentres, history_.ranking().size()); ++i) {
     for (Point& p : Neighbours(view_, history_.ranking()[i].point)) {
       std::string key = view_.Key(p);
-      const bool again = std::ranges::any_of(around, [&](const Candidate& c) { return c.key == key; });
+      const bool again =
+          std::ranges::any_of(around, [&](const Candidate& c) { return c.key == key; });
       if (!again && !history_.Seen(key)) around.push_back({std::move(p), std::move(key)});
     }
   }
@@ -147,14 +156,15 @@ std::optional<Candidate> TaskSearch::NextDescent() {
 void TaskSearch::UpdateDescent() {
   const int stale = std::min(history_.TrialsWithoutGain(kDescentGain), trials() - descent_from_);
   if (!descending_) {
-    descending_ = stale >= kDescentPatience && !history_.ranking().empty();
+    descending_ = stale >= options_.descent_patience && !history_.ranking().empty();
     return;
   }
   for (size_t i = 0; i < std::min(kDescentCentres, history_.ranking().size()); ++i) {
     for (const Point& p : Neighbours(view_, history_.ranking()[i].point)) {
       const std::string key = view_.Key(p);
       if (!history_.Seen(key)) return;
-      if (history_.pending_points().contains(key)) return;  // it may still win and open new neighbours
+      if (history_.pending_points().contains(key))
+        return;  // it may still win and open new neighbours
     }
   }
   descending_ = false;
@@ -194,8 +204,8 @@ void TaskSearch::RefreshPool(Rng& rng) {
   pool_best_ = history_.best_ns();
 }
 
-// Upper confidence bound. A pending point counts as if it had come out as predicted: its neighbours teach less
-// and are worth less until it is told.
+// Upper confidence bound. A pending point counts as if it had come out as predicted: its neighbours
+// teach less and are worth less until it is told.
 double TaskSearch::Acquisition(const Candidate& c) const {
   const double progress = std::min(1.0, static_cast<double>(trials()) / kEarlyTrials);
   double kappa = kKappaEarly + (kKappaLate - kKappaEarly) * progress;
@@ -232,22 +242,33 @@ bool TaskSearch::Claim(const Candidate& c) {
     const Outcome outcome = *std::exchange(it->second, std::nullopt);
     ++counts_.connected;
     history_.Connect(c.point, c.key, outcome);
-    Learn(c.point, c.key, outcome).IgnoreError();  // a log row may lack what a new row needs; it is tried anyway
+    Learn(c.point, c.key, outcome)
+        .IgnoreError();  // a log row may lack what a new row needs; it is tried anyway
     return false;
   }
   history_.MarkPending(c.point, c.key);
+  pending_traces_[c.key] = *trace;
   recent_cells_.push_back(CellOf(c.point));
   if (recent_cells_.size() > kCellWindow) recent_cells_.pop_front();
   return true;
 }
 
 Status TaskSearch::Tell(const Point& point, const Outcome& outcome) {
-  if (!InSpace(view_, point)) return InvalidArgument("task '{}': a result for a point outside its space", task_);
-  if (outcome.kind == OutcomeKind::kMeasured && !(outcome.latency_ns > 0 && std::isfinite(outcome.latency_ns))) {
+  if (!InSpace(view_, point))
+    return InvalidArgument("task '{}': a result for a point outside its space", task_);
+  if (outcome.kind == OutcomeKind::kMeasured &&
+      !(outcome.latency_ns > 0 && std::isfinite(outcome.latency_ns))) {
     return InvalidArgument("task '{}': a latency of {} ns", task_, outcome.latency_ns);
   }
   const std::string key = view_.Key(point);
-  const auto trace = view_.TraceFingerprint(point);
+  // Replaying the trace is the dear part of a point; what was asked for has it already.
+  StatusOr<Fingerprint> trace = Internal("unknown");
+  if (const auto asked = pending_traces_.find(key); asked != pending_traces_.end()) {
+    trace = asked->second;
+    pending_traces_.erase(asked);
+  } else {
+    trace = view_.TraceFingerprint(point);
+  }
   const int before = trials();
   history_.Record(point, key, outcome);
   if (outcome.kind == OutcomeKind::kLost && !history_.Seen(key)) {
@@ -263,7 +284,8 @@ Status TaskSearch::Tell(const Point& point, const Outcome& outcome) {
 Status TaskSearch::TellTrace(const LoggedTrial& trial) {
   if (trial.outcome.kind == OutcomeKind::kLost) return OkStatus();
   if (trial.outcome.kind == OutcomeKind::kMeasured && !(trial.outcome.latency_ns > 0)) {
-    return InvalidArgument("task '{}': a latency of {} ns in the log", task_, trial.outcome.latency_ns);
+    return InvalidArgument("task '{}': a latency of {} ns in the log", task_,
+                           trial.outcome.latency_ns);
   }
   // The fingerprint is the truth: a space may have changed since the point was written down.
   if (trial.point && InSpace(view_, *trial.point)) {
@@ -293,10 +315,12 @@ std::optional<int64_t> TaskSearch::space_size() const {
 }
 
 StopReason TaskSearch::stop_reason() {
-  if (options_.max_trials > 0 && trials() + pending() >= options_.max_trials) return StopReason::kTrialLimit;
+  if (options_.max_trials > 0 && trials() + pending() >= options_.max_trials)
+    return StopReason::kTrialLimit;
   if (!AnythingLeft()) return StopReason::kExhausted;
   if (!options_.early_stop || trials() < options_.initial_trials) return StopReason::kNone;
-  if (options_.floor_ns > 0 && options_.floor_ns >= kNearFloor * best_ns()) return StopReason::kNearFloor;
+  if (options_.floor_ns > 0 && options_.floor_ns >= kNearFloor * best_ns())
+    return StopReason::kNearFloor;
   if (options_.strategy == Strategy::kEvolution && NoGain()) return StopReason::kNoGain;
   return StopReason::kNone;
 }
@@ -327,12 +351,13 @@ bool TaskSearch::NoGain() {
 double TaskSearch::ImproveProbability() {
   if (trials() < options_.initial_trials || history_.ranking().empty()) return 1;
   if (model_ == nullptr || !model_->usable() || pool_.empty()) {
-    return 1 / (1 + history_.TrialsWithoutGain(kDescentGain) / static_cast<double>(kDescentPatience));
+    return 1 / (1 + history_.TrialsWithoutGain(kDescentGain) / kGuessTrials);
   }
   const double target = -std::log(history_.best_ns()) + kStopGain;
   double p = 0;
   for (const Candidate& c : pool_) {
-    if (c.sigma > 0 && !history_.Seen(c.key)) p = std::max(p, NormalCdf((c.score - target) / c.sigma));
+    if (c.sigma > 0 && !history_.Seen(c.key))
+      p = std::max(p, NormalCdf((c.score - target) / c.sigma));
   }
   return p;
 }
