@@ -56,8 +56,14 @@ class Canonicalizer {
     std::vector<ValueId> args = node.inputs;
     while (!args.empty() && args.back() == graph::kNoValue) args.pop_back();
     if (node.op->commutative) {
-      std::stable_sort(args.begin(), args.end(), [this](ValueId a, ValueId b) { return HashOf(a) < HashOf(b); });
+      // What holds the anchor comes first, for people and schedules alike; then by hash.
+      std::stable_sort(args.begin(), args.end(), [this](ValueId a, ValueId b) {
+        return rank_[a] != rank_[b] ? rank_[a] > rank_[b] : HashOf(a) < HashOf(b);
+      });
     }
+    int rank = 1 + static_cast<int>(node.op->kind);
+    for (ValueId v : args) rank = std::max(rank, rank_[v]);
+    for (ValueId v : node.outputs) rank_[v] = rank;
     std::string text = fmt::format("{}.{} {}", node.op->name, node.op->version, node.attrs.ToString());
     for (ValueId v : args) text += " " + HashOf(v).Hex();
     for (size_t i = 0; i < node.outputs.size(); ++i) hash_[node.outputs[i]] = FingerprintOf(fmt::format("{} {}", text, i));
@@ -82,6 +88,7 @@ class Canonicalizer {
   const Graph& g_;
   std::map<ValueId, int> producer_;
   std::map<ValueId, Fingerprint> hash_;
+  std::map<ValueId, int> rank_;  // the highest fusion kind among what computes a value; 0 for inputs
   std::map<int, std::vector<ValueId>> args_;
   std::vector<int> order_;
   Canonical result_;

@@ -1,6 +1,7 @@
 #include "compiler/onnx/import.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -283,6 +284,8 @@ class Importer {
 Status Parse(std::string_view bytes, ModelProto* model) {
   if (bytes.empty()) return InvalidArgument("the file is empty");
   if (static_cast<int64_t>(bytes.size()) > kMaxFileBytes) return ResourceExhausted("{} bytes exceed the limit of {}", bytes.size(), kMaxFileBytes);
+  // A damaged file is reported once, by us, and not a second time by the library on standard error.
+  google::protobuf::LogSilencer quiet;
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return InvalidArgument("it is no ONNX model, or it is truncated or damaged ({} bytes)", bytes.size());
   }
