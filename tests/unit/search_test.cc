@@ -242,7 +242,7 @@ std::vector<LoggedTrial> LogOf(const SyntheticSpace& space, const std::vector<Po
   return log;
 }
 
-TEST(TaskSearch, ResumeRepeatsNoTrialAndGoesOnAsIfNeverStopped) {
+TEST(TaskSearch, ResumeRepeatsNoTrialAndEndsAsWell) {
   const SyntheticSpace space;
   SearchOptions options;
   model::CostModel whole_model(space.FeatureCount());
