@@ -172,7 +172,9 @@ StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<Instance>> MakeInstance(std::shared_ptr<const Model> model, int threads) {
-  auto instance = std::make_unique<Instance>(std::move(model), threads);
+  // Pinned, so that figures do not depend on where the kernel happens to put the threads.
+  const bool pin = threads > 1 && threads <= AvailableProcessors();
+  auto instance = std::make_unique<Instance>(std::move(model), threads, pin);
   if (!instance->error().empty()) return ResourceExhausted("{}", instance->error());
   return instance;
 }

@@ -13,6 +13,9 @@ namespace {
 // Longer than the gap between two phases or two runs in a row, shorter than anyone would notice on
 // a busy machine.
 constexpr int64_t kSpinNs = 50'000;
+// After so long without news the waiting thread also offers its processor: the one it waits for may
+// have been put behind it on the same processor, and would otherwise wait out the whole spin.
+constexpr int64_t kYieldAfterNs = 2'000;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -22,18 +25,24 @@ void Pause() {
 #endif
 }
 
-}  // namespace
-
-int AvailableProcessors() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return std::max(CPU_COUNT(&allowed), 1);
+// What the process was given, asked once: a pinned thread, and those it starts, see less.
+const cpu_set_t& Allowed() {
+  static const cpu_set_t allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_SET(0, &set);
+    return set;
+  }();
+  return allowed;
 }
 
+}  // namespace
+
+int AvailableProcessors() { return std::max(CPU_COUNT(&Allowed()), 1); }
+
 bool PinToProcessor(int index) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) == 0) return false;
-  int skip = index % CPU_COUNT(&allowed);
+  const cpu_set_t& allowed = Allowed();
+  int skip = index % std::max(CPU_COUNT(&allowed), 1);
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed) || skip-- > 0) continue;
     cpu_set_t one;
@@ -46,6 +55,7 @@ bool PinToProcessor(int index) {
 
 ThreadPool::ThreadPool(int threads, bool pin) {
   threads_ = std::max(threads, 1);
+  Allowed();  // before anyone is pinned
   spin_ns_ = threads_ <= AvailableProcessors() ? kSpinNs : 0;
   try {
     for (int i = 1; i < threads_; ++i) {
@@ -61,10 +71,17 @@ ThreadPool::ThreadPool(int threads, bool pin) {
              " threads could be started: " + e.what();
     threads_ = static_cast<int>(workers_.size()) + 1;
   }
-  if (pin) PinToProcessor(0);
+  if (pin) {
+    caller_ = pthread_self();
+    pthread_getaffinity_np(caller_, sizeof caller_affinity_, &caller_affinity_);
+    pinned_ = PinToProcessor(0);
+  }
 }
 
 ThreadPool::~ThreadPool() {
+  if (pinned_ && pthread_equal(caller_, pthread_self())) {
+    pthread_setaffinity_np(caller_, sizeof caller_affinity_, &caller_affinity_);
+  }
   if (workers_.empty()) return;
   stop_ = true;
   Start();
@@ -91,13 +108,16 @@ void ThreadPool::Barrier() {
 void ThreadPool::WaitUntilChanged(const std::atomic<uint32_t>& word, uint32_t old) const {
   if (word.load(std::memory_order_acquire) != old) return;
   if (spin_ns_ > 0) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(spin_ns_);
+    const auto begin = std::chrono::steady_clock::now();
+    std::chrono::nanoseconds waited{0};
     do {
       for (int i = 0; i < 16; ++i) {
         if (word.load(std::memory_order_acquire) != old) return;
         Pause();
       }
-    } while (std::chrono::steady_clock::now() < until);
+      if (waited.count() > kYieldAfterNs) sched_yield();
+      waited = std::chrono::steady_clock::now() - begin;
+    } while (waited.count() < spin_ns_);
   }
   word.wait(old, std::memory_order_acquire);
 }

@@ -6,6 +6,9 @@
 // no threads, no atomics and no locks. Not reentrant; one Parallel at a time (an Instance owns its
 // pool).
 #pragma once
+#include <pthread.h>
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -63,6 +66,10 @@ class ThreadPool {
   int threads_ = 1;
   int64_t spin_ns_ = 0;
   std::string error_;
+  // What to give back to the thread that was pinned.
+  bool pinned_ = false;
+  pthread_t caller_ = {};
+  cpu_set_t caller_affinity_ = {};
 
   // Written by the caller before round_ is raised.
   void (*call_)(void*, int) = nullptr;
