@@ -57,7 +57,11 @@ Buffer MakeBuffer(std::string name, DType dtype, std::vector<int64_t> shape, Sco
 
 namespace {
 
+// Integers wrap: a constant from a peer's trace must not be undefined behaviour here.
+int64_t Wrap(uint64_t v) { return static_cast<int64_t>(v); }
+
 int64_t FloorDivInt(int64_t a, int64_t b) {
+  if (b == -1) return Wrap(0 - static_cast<uint64_t>(a));
   const int64_t q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
@@ -75,12 +79,13 @@ bool IsComparison(BinaryOp op) {
 bool IsLogical(BinaryOp op) { return op == BinaryOp::kAnd || op == BinaryOp::kOr; }
 
 Expr FoldInts(BinaryOp op, int64_t a, int64_t b, DType t) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (op) {
-    case BinaryOp::kAdd: return Int(a + b, t);
-    case BinaryOp::kSub: return Int(a - b, t);
-    case BinaryOp::kMul: return Int(a * b, t);
+    case BinaryOp::kAdd: return Int(Wrap(ua + ub), t);
+    case BinaryOp::kSub: return Int(Wrap(ua - ub), t);
+    case BinaryOp::kMul: return Int(Wrap(ua * ub), t);
     case BinaryOp::kFloorDiv: return b == 0 ? nullptr : Int(FloorDivInt(a, b), t);
-    case BinaryOp::kFloorMod: return b == 0 ? nullptr : Int(a - FloorDivInt(a, b) * b, t);
+    case BinaryOp::kFloorMod: return b == 0 ? nullptr : Int(Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
     case BinaryOp::kMin: return Int(std::min(a, b), t);
     case BinaryOp::kMax: return Int(std::max(a, b), t);
     case BinaryOp::kEq: return Bool(a == b);

@@ -15,7 +15,7 @@ int Precedence(BinaryOp op) {
 }
 
 std::string FloatText(double v, DType t) {
-  const char* suffix = t == DType::kF32 ? "f" : "d";
+  const char* suffix = t == DType::kF32 ? "f" : t == DType::kF16 ? "h" : t == DType::kBF16 ? "b" : "d";
   if (std::isinf(v)) return v < 0 ? fmt::format("-inf{}", suffix) : fmt::format("inf{}", suffix);
   if (std::isnan(v)) return fmt::format("nan{}", suffix);
   return fmt::format("{}{}", v, suffix);  // shortest text that reads back to the same value
@@ -46,7 +46,12 @@ std::string Print(const Expr& e, int parent) {
     }
     case Kind::kNot: return "!" + Print(e->args[0], 7);
     case Kind::kSelect: return fmt::format("select({})", PrintList(e->args));
-    case Kind::kCast: return fmt::format("{}({})", ::whet::ToString(e->dtype), Print(e->args[0], 0));
+    case Kind::kCast: {
+      // "i32(5)" is a constant of that type; the cast of a constant says its type too.
+      const Expr& a = e->args[0];
+      const bool constant = a->kind == Kind::kInt && a->dtype == DType::kI64 && !IsFloat(e->dtype) && e->dtype != DType::kBool;
+      return fmt::format("{}({}{}{})", ::whet::ToString(e->dtype), constant ? "i64(" : "", Print(a, 0), constant ? ")" : "");
+    }
     case Kind::kCall: return fmt::format("{}({})", ToString(e->call), PrintList(e->args));
     case Kind::kLoad: return fmt::format("{}[{}]", e->buffer->name, PrintList(e->args));
   }

@@ -1,12 +1,14 @@
 #include "compiler/expr/simplify.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace whet::expr {
 namespace {
 
 int64_t FloorDivInt(int64_t a, int64_t b) {
+  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
   const int64_t q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
@@ -16,6 +18,23 @@ bool IsIndexType(DType t) { return t == DType::kI64 || t == DType::kI32; }
 Interval Corners(Interval a, Interval b, int64_t (*f)(int64_t, int64_t)) {
   const int64_t v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
   return {*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
+}
+
+// Ranges beyond this are not known: below it no sum or product of two ends overflows.
+constexpr int64_t kHuge = int64_t{1} << 62;
+std::optional<Interval> Known(__int128 lo, __int128 hi) {
+  if (lo < -kHuge || hi > kHuge) return std::nullopt;
+  return Interval{static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
+}
+std::optional<Interval> Product(Interval a, Interval b) {
+  const __int128 v[4] = {static_cast<__int128>(a.lo) * b.lo, static_cast<__int128>(a.lo) * b.hi,
+                         static_cast<__int128>(a.hi) * b.lo, static_cast<__int128>(a.hi) * b.hi};
+  return Known(*std::min_element(v, v + 4), *std::max_element(v, v + 4));
+}
+
+// Coefficients wrap like the expressions they stand for.
+int64_t MulAdd(int64_t a, int64_t b, int64_t c) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b) * static_cast<uint64_t>(c));
 }
 
 }  // namespace
@@ -39,7 +58,7 @@ const Interval* Bounds::Find(const ExprNode* v) const {
 
 std::optional<Interval> Bounds::Of(const Expr& e) const {
   switch (e->kind) {
-    case Kind::kInt: return Interval{e->int_value, e->int_value};
+    case Kind::kInt: return Known(e->int_value, e->int_value);
     case Kind::kVar: {
       const Interval* r = Find(e.get());
       return r ? std::optional<Interval>(*r) : std::nullopt;
@@ -62,9 +81,9 @@ std::optional<Interval> Bounds::Of(const Expr& e) const {
   }
   if (!a || !b) return std::nullopt;
   switch (e->binary) {
-    case BinaryOp::kAdd: return Interval{a->lo + b->lo, a->hi + b->hi};
-    case BinaryOp::kSub: return Interval{a->lo - b->hi, a->hi - b->lo};
-    case BinaryOp::kMul: return Corners(*a, *b, [](int64_t x, int64_t y) { return x * y; });
+    case BinaryOp::kAdd: return Known(static_cast<__int128>(a->lo) + b->lo, static_cast<__int128>(a->hi) + b->hi);
+    case BinaryOp::kSub: return Known(static_cast<__int128>(a->lo) - b->hi, static_cast<__int128>(a->hi) - b->lo);
+    case BinaryOp::kMul: return Product(*a, *b);
     case BinaryOp::kFloorDiv:
       if (b->lo <= 0 && b->hi >= 0) return std::nullopt;
       return Corners(*a, *b, FloorDivInt);
@@ -113,18 +132,18 @@ std::optional<bool> Bounds::Decide(const Expr& c) const {
   return std::nullopt;
 }
 
-Expr Linear::ToExpr() const {
+Expr Linear::ToExpr(DType type) const {
   Expr sum;
   for (const auto& [atom, c] : terms) {
-    if (c < 0 && sum) {
+    if (c < 0 && c > std::numeric_limits<int64_t>::min() && sum) {
       sum = sum - atom * -c;
     } else {
       Expr t = atom * c;
       sum = sum ? sum + t : t;
     }
   }
-  if (!sum) return Int(constant);
-  if (constant < 0) return sum - -constant;
+  if (!sum) return Int(constant, type);
+  if (constant < 0 && constant > std::numeric_limits<int64_t>::min()) return sum - -constant;
   return sum + constant;
 }
 
@@ -137,17 +156,17 @@ int64_t Linear::CoefficientOf(const Var& v) const {
 
 Linear Add(const Linear& a, const Linear& b, int64_t scale) {
   Linear r;
-  r.constant = a.constant + scale * b.constant;
+  r.constant = MulAdd(a.constant, scale, b.constant);
   size_t i = 0, j = 0;
   while (i < a.terms.size() || j < b.terms.size()) {
     const int c = i == a.terms.size() ? 1 : j == b.terms.size() ? -1 : Compare(a.terms[i].first, b.terms[j].first);
     if (c < 0) {
       r.terms.push_back(a.terms[i++]);
     } else if (c > 0) {
-      r.terms.emplace_back(b.terms[j].first, b.terms[j].second * scale);
+      if (const int64_t k = MulAdd(0, scale, b.terms[j].second)) r.terms.emplace_back(b.terms[j].first, k);
       ++j;
     } else {
-      const int64_t s = a.terms[i].second + scale * b.terms[j].second;
+      const int64_t s = MulAdd(a.terms[i].second, scale, b.terms[j].second);
       if (s != 0) r.terms.emplace_back(a.terms[i].first, s);
       ++i, ++j;
     }
@@ -210,9 +229,9 @@ class Simplifier {
       return e;
     }
     switch (op) {
-      case BinaryOp::kAdd: return Add(ToLinear(a), ToLinear(b)).ToExpr();
-      case BinaryOp::kSub: return Add(ToLinear(a), ToLinear(b), -1).ToExpr();
-      case BinaryOp::kMul: return ToLinear(Binary(op, a, b)).ToExpr();
+      case BinaryOp::kAdd: return Add(ToLinear(a), ToLinear(b)).ToExpr(a->dtype);
+      case BinaryOp::kSub: return Add(ToLinear(a), ToLinear(b), -1).ToExpr(a->dtype);
+      case BinaryOp::kMul: return ToLinear(Binary(op, a, b)).ToExpr(a->dtype);
       case BinaryOp::kFloorDiv:
       case BinaryOp::kFloorMod:
         if (b->kind == Kind::kInt && b->int_value > 0) return DivMod(op, a, b->int_value);
@@ -238,26 +257,26 @@ class Simplifier {
     const Linear l = ToLinear(a);
     Linear q, r;
     q.constant = FloorDivInt(l.constant, c);
-    r.constant = l.constant - q.constant * c;
+    r.constant = MulAdd(l.constant, q.constant, -c);
     for (const auto& [atom, k] : l.terms) {
       const int64_t kq = FloorDivInt(k, c);
-      if (kq * c == k) {
+      if (MulAdd(0, kq, c) == k) {
         q.terms.emplace_back(atom, kq);
       } else {
         r.terms.emplace_back(atom, k);
       }
     }
-    const Expr rest = r.ToExpr();
+    const Expr rest = r.ToExpr(a->dtype);
     if (auto range = bounds_.Of(rest)) {
       const int64_t d = FloorDivInt(range->lo, c);
       if (d == FloorDivInt(range->hi, c)) {
-        if (op == BinaryOp::kFloorMod) return (Add(r, Linear{d * c, {}}, -1)).ToExpr();
+        if (op == BinaryOp::kFloorMod) return (Add(r, Linear{d * c, {}}, -1)).ToExpr(a->dtype);
         q.constant += d;
-        return q.ToExpr();
+        return q.ToExpr(a->dtype);
       }
     }
     if (op == BinaryOp::kFloorMod) return FloorMod(rest, c);
-    return Add(q, ToLinear(DivCommon(rest, r, c))).ToExpr();
+    return Add(q, ToLinear(DivCommon(rest, r, c))).ToExpr(a->dtype);
   }
 
   // r // c with a factor common to c and every coefficient taken out: (4*i + 3) // 8 == i // 2.
@@ -268,7 +287,7 @@ class Simplifier {
     Linear s;
     s.constant = FloorDivInt(r.constant, g);
     for (const auto& [atom, k] : r.terms) s.terms.emplace_back(atom, k / g);
-    return FloorDiv(s.ToExpr(), c / g);
+    return FloorDiv(s.ToExpr(rest->dtype), c / g);
   }
 
   const Bounds& bounds_;

@@ -34,7 +34,7 @@ class Bounds {
 struct Linear {
   int64_t constant = 0;
   std::vector<std::pair<Expr, int64_t>> terms;  // coefficients are not 0
-  Expr ToExpr() const;
+  Expr ToExpr(DType type = DType::kI64) const;  // `type`: of the constant, when there is no term
   int64_t CoefficientOf(const Var& v) const;
 };
 Linear ToLinear(const Expr& e);

@@ -16,6 +16,7 @@ class Interpreter {
         const auto* f = As<ForNode>(s);
         env_.emplace_back(f->var.get(), 0);
         for (int64_t i = f->begin; i < f->begin + f->extent; ++i) {
+          if (--steps_left_ < 0) return ResourceExhausted("the program runs more steps than allowed");
           env_.back().second = i;
           WHET_RETURN_IF_ERROR(Run(f->body));
         }

@@ -14,7 +14,8 @@ namespace whet::loop {
 using Memory = std::map<std::string, std::vector<double>>;
 
 // Inputs must be in `memory`; outputs, workspaces and intermediates are created, filled with NaN. Errors: a missing
-// or wrongly sized input, an index outside its buffer (with the place), more than `max_steps` stores.
+// or wrongly sized input, an index outside its buffer (with the place), more than `max_steps` loop iterations
+// and stores.
 Status Interpret(const Program& p, Memory& memory, int64_t max_steps = int64_t{1} << 32);
 
 }  // namespace whet::loop
