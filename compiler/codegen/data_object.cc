@@ -10,7 +10,8 @@ namespace whet::codegen {
 
 std::string DataObject(const std::string& symbol, const std::string& bytes, const Target& target) {
   // Sections: null, .rodata, .symtab, .strtab, .shstrtab, .note.GNU-stack
-  const std::string shstr("\0.rodata.whet\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack\0", 54);
+  static constexpr char kNames[] = "\0.rodata.whet\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack";
+  const std::string shstr(kNames, sizeof kNames);
   const std::string strtab = std::string(1, '\0') + symbol + std::string(1, '\0');
   Elf64_Sym syms[2] = {};
   syms[1].st_name = 1;
