@@ -111,10 +111,14 @@ class BenchVerb : public Verb {
     (*json)["tasks"] = tasks;
     (*json)["tasks_sum_ms"] = sum;
     if (!TextWanted(json_)) return;
-    fmt::print("\n{:>10} {:>7}  task\n", "ms", "share");
+    std::vector<std::string> labels;
+    for (uint32_t i = 0; i < m.n_steps; ++i) labels.emplace_back(m.steps[i].label);
+    const std::string path = CommonPath(labels);
+    fmt::print("\n{:>10} {:>7}  task{}\n", "ms", "share",
+               path.empty() ? "" : " (without '" + path + "')");
     for (size_t i : order)
       fmt::print("{:>10.4f} {:>6.1f}%  {}\n", ms[i], sum > 0 ? 100 * ms[i] / sum : 0,
-                 m.steps[i].label);
+                 WithoutPath(m.steps[i].label, path));
     fmt::print(
         "{:>10.4f} {:>6.1f}%  all tasks; {:.1f} % of the whole run while profiling ({:.4f} ms)\n",
         sum, 100.0, 100 * sum / t.median_ms, t.median_ms);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/model_flags.h"
@@ -72,10 +73,17 @@ class CompileVerb : public Verb {
                r.tuned, r.tuned + r.untuned, BytesText(static_cast<double>(r.artifact_bytes)),
                output_, r.seconds, BytesText(static_cast<double>(r.peak_bytes)));
     if (explain_) return PrintTasks(r.tasks);
+    std::map<std::string, std::vector<std::string>> by_reason;
     for (const TaskInfo& t : r.tasks) {
       if (t.source == "default")
-        fmt::print("  not tuned: {}: {}\n", t.name,
-                   t.reason.empty() ? "no reason given" : t.reason);
+        by_reason[t.reason].push_back(t.op_summary.empty() ? t.name : t.op_summary);
+    }
+    for (const auto& [reason, tasks] : by_reason) {
+      if (by_reason.size() == 1 && static_cast<int64_t>(tasks.size()) == r.tuned + r.untuned) {
+        fmt::print("  not tuned: all of them: {}\n", reason);
+        continue;
+      }
+      for (const std::string& task : tasks) fmt::print("  not tuned: {}: {}\n", task, reason);
     }
   }
 

@@ -104,7 +104,11 @@ class InspectVerb : public Verb {
                  BytesText(static_cast<double>(m.packed_bytes)),
                  BytesText(static_cast<double>(m.constants_bytes)));
       fmt::print("{} tasks, {} kernels\n", m.n_steps, m.n_kernels);
-      for (uint32_t i = 0; i < m.n_steps; ++i) fmt::print("{:>5}  {}\n", i, m.steps[i].label);
+      std::vector<std::string> labels;
+      for (uint32_t i = 0; i < m.n_steps; ++i) labels.emplace_back(m.steps[i].label);
+      const std::string path = CommonPath(labels);
+      for (size_t i = 0; i < labels.size(); ++i)
+        fmt::print("{:>5}  {}\n", i, WithoutPath(labels[i], path));
     }
     return WriteJson(json_, json);
   }

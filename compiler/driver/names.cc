@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace whet::driver {
 namespace {
@@ -22,6 +23,16 @@ size_t Distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+std::vector<std::string> Parts(std::string_view label) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t plus = std::min(label.find('+'), label.size());
+    parts.emplace_back(label.substr(0, plus));
+    if (plus == label.size()) return parts;
+    label.remove_prefix(plus + 1);
+  }
 }
 
 }  // namespace
@@ -53,6 +64,29 @@ std::string FileNameFor(std::string_view name) {
   }
   if (s.empty() || s == "." || s == "..") s = "output";
   return s;
+}
+
+std::string CommonPath(const std::vector<std::string>& labels) {
+  std::optional<std::string> common;
+  for (const std::string& label : labels) {
+    for (const std::string& part : Parts(label)) {
+      if (!common) common = part;
+      const auto [a, b] = std::mismatch(common->begin(), common->end(), part.begin(), part.end());
+      common->erase(a, common->end());
+    }
+  }
+  const size_t slash = common ? common->rfind('/') : std::string::npos;
+  return slash == std::string::npos ? "" : common->substr(0, slash + 1);
+}
+
+std::string WithoutPath(std::string_view label, std::string_view path) {
+  std::string out;
+  for (const std::string& part : Parts(label)) {
+    const bool has =
+        part.size() > path.size() && std::string_view(part).substr(0, path.size()) == path;
+    out += (out.empty() ? "" : "+") + (has ? part.substr(path.size()) : part);
+  }
+  return out;
 }
 
 std::string BytesText(double bytes) {

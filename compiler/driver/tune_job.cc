@@ -12,6 +12,7 @@
 
 #include "compiler/driver/interrupt.h"
 #include "compiler/driver/local_servers.h"
+#include "compiler/driver/names.h"
 
 namespace whet::driver {
 namespace {
@@ -194,13 +195,16 @@ Json TuneJson(const TuneReport& r) {
 void PrintTune(const TuneReport& r) {
   fmt::print("{:>10} {:>10} {:>7} {:>7} {:>6}  task\n", "default ms", "best ms", "ratio", "trials",
              "weight");
+  std::vector<std::string> names;
+  for (const v1::TaskProgress& t : r.job.tasks()) names.push_back(t.name());
+  const std::string path = CommonPath(names);
   for (const v1::TaskProgress& t : r.job.tasks()) {
     auto ms = [](double ns) {
       return ns > 0 ? fmt::format("{:.4f}", ns * 1e-6) : std::string("-");
     };
     fmt::print("{:>10} {:>10} {:>7} {:>7} {:>6g}  {}{}\n", ms(t.default_ns()), ms(t.best_ns()),
                t.best_ratio() > 0 ? fmt::format("{:.3f}", t.best_ratio()) : "-", t.trials(),
-               t.weight(), t.name(), t.error().empty() ? "" : ": " + t.error());
+               t.weight(), WithoutPath(t.name(), path), t.error().empty() ? "" : ": " + t.error());
   }
   const double seconds = static_cast<double>(r.job.elapsed_ns()) * 1e-9;
   fmt::print("{} trials in {:.1f} s ({} were in the log), {} failed", r.trials(), seconds,

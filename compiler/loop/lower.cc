@@ -3,29 +3,28 @@
 #include "compiler/loop/verify.h"
 
 namespace whet::loop {
+
+const std::vector<Pass>& LowerPasses() {
+  // The order. Reasons stand between the entries.
+  static const std::vector<Pass> passes = {
+      {"expand_math", ExpandMath},
+      {"lower_blocks", LowerBlocks},
+      // Only stores have conditions that stand alone; blocks hide theirs in predicates and selects.
+      {"hoist_conditions", HoistConditions},
+      // Before partitioning: it copies loop bodies, and one buffer must not get two shapes.
+      {"place_buffers", PlaceBuffers},
+      {"simplify", SimplifyProgram},
+      // After simplification has decided what bounds alone can decide, so that only real borders are peeled.
+      {"partition_loops", PartitionLoops},
+      {"simplify_peeled", SimplifyProgram},
+  };
+  return passes;
+}
+
 namespace {
 
-struct Pass {
-  const char* name;
-  StatusOr<Program> (*run)(const Program&);
-};
-
-// The order. Reasons stand between the entries.
-const Pass kPasses[] = {
-    {"expand_math", ExpandMath},
-    {"lower_blocks", LowerBlocks},
-    // Only stores have conditions that stand alone; blocks hide theirs in predicates and selects.
-    {"hoist_conditions", HoistConditions},
-    // Before partitioning: it copies loop bodies, and one buffer must not get two shapes.
-    {"place_buffers", PlaceBuffers},
-    {"simplify", SimplifyProgram},
-    // After simplification has decided what bounds alone can decide, so that only real borders are peeled.
-    {"partition_loops", PartitionLoops},
-    {"simplify_peeled", SimplifyProgram},
-};
-
 StatusOr<Program> RunPasses(Program p, const LowerOptions& options) {
-  for (const Pass& pass : kPasses) {
+  for (const Pass& pass : LowerPasses()) {
     const Stmt before = p.body;
     auto next = pass.run(p);
     if (!next.ok()) return Annotate(next.status(), pass.name);

@@ -37,6 +37,13 @@ StatusOr<Program> PlaceBuffers(const Program& p);     // buffers shrink to what 
 StatusOr<Program> PartitionLoops(const Program& p);   // annotated loops are peeled where conditions are not all true
 StatusOr<Program> SimplifyProgram(const Program& p);
 
+// Everything after the split, in order, as Lower runs it.
+struct Pass {
+  const char* name;
+  StatusOr<Program> (*run)(const Program&);
+};
+const std::vector<Pass>& LowerPasses();
+
 // The conjuncts of a condition.
 void Conjuncts(const Expr& cond, std::vector<Expr>& out);
 Expr Conjunction(const std::vector<Expr>& terms);  // null (true) when empty

@@ -37,11 +37,14 @@ StatusOr<PrepackSplit> SplitPrepack(const Program& p) {
   PrepackSplit r;
   std::vector<Stmt> prepack, main;
   std::vector<Buffer> made;  // constants computed so far
+  std::vector<Buffer> written;  // by anything
+  for (const BlockSite& site : AllBlocks(p)) written.push_back(site.block->out);
   for (const Stmt& item : RootItems(p.body)) {
     std::vector<Buffer> loaded, stored;
     Used(item, loaded, stored);
     bool constant = !loaded.empty();
-    for (const Buffer& b : loaded) constant &= b->constant;
+    // A constant that main makes, say in local memory, is not there yet when prepack runs.
+    for (const Buffer& b : loaded) constant &= b->constant && (!Has(written, b) || Has(made, b));
     for (const Buffer& b : stored) constant &= b->constant && b->scope == expr::Scope::kGlobal;
     (constant ? prepack : main).push_back(item);
     if (constant) made.insert(made.end(), stored.begin(), stored.end());

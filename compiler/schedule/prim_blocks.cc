@@ -1,6 +1,7 @@
 // Primitives that change blocks and buffers: inline, cache_read, cache_write, set_scope, decompose_reduction,
 // transform_layout, pad.
 #include "compiler/expr/index_map.h"
+#include "compiler/schedule/invariants.h"
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/primitives.h"
 
@@ -94,7 +95,10 @@ Status CacheWrite(Program& p, const std::vector<std::string>& args) {
   BlockFields f = *site.block;
   f.out = made;
   std::vector<std::string> names;
-  for (const Expr& e : f.out_indices) names.push_back(e->kind == expr::Kind::kVar ? e->name : "d" + std::to_string(names.size()));
+  for (const Expr& e : f.out_indices) {
+    const bool plain = e->kind == expr::Kind::kVar && std::find(names.begin(), names.end(), e->name) == names.end();
+    names.push_back(plain ? e->name : fmt::format("dim{}", names.size()));
+  }
   p.body = InsertBeside(p.body, "", site.block, CopyNest(args[3], made, old, names), /*before=*/false);
   p.body = ReplaceBlock(p.body, site.block, loop::MakeBlock(std::move(f)));
   p.intermediates.push_back(made);
@@ -112,6 +116,24 @@ Status SetScope(Program& p, const std::vector<std::string>& args) {
   return OkStatus();
 }
 const Primitive kSetScope = {"set_scope", 1, "set_scope BUFFER SCOPE", 2, 2, SetScope};
+
+// A loop inside LOOP in which the block computes the same element again (it was moved there by compute_at) would add up
+// from the value of the iteration before instead of starting again.
+Status NeedOncePerElement(const BlockSite& site, const std::vector<const ForNode*>& inner, const std::string& at) {
+  const BlockNode& b = *site.block;
+  std::vector<expr::Var> unknown;
+  for (const ForNode* f : inner) {
+    bool reduced = false;
+    for (size_t i = 0; i < b.iters.size(); ++i) reduced |= b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
+    if (!reduced) unknown.push_back(f->var);
+  }
+  expr::Substitution bind;
+  std::vector<Expr> indices;
+  for (size_t i = 0; i < b.iters.size(); ++i) bind.Add(b.iters[i].var, b.bindings[i]);
+  for (const Expr& e : b.out_indices) indices.push_back(Substitute(e, bind));
+  if (Determine(indices, unknown, LoopBounds(site))) return OkStatus();
+  return FailedPrecondition("an element of '{}' is computed in several iterations of loops inside '{}'", b.out->name, at);
+}
 
 // decompose_reduction BLOCK LOOP: the initial value is written by a block BLOCK.init just before LOOP, which must hold
 // every loop the reduction runs over.
@@ -158,6 +180,7 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
     init.bindings.push_back(Substitute(b.bindings[i], rename));
   }
   for (const Expr& e : b.out_indices) init.out_indices.push_back(Substitute(e, iters));
+  WHET_RETURN_IF_ERROR(NeedOncePerElement(site, inner, args[1]));
   if (init.predicate) {
     for (const ForNode* f : inner) {
       if (std::find(kept.begin(), kept.end(), f) == kept.end() && expr::Uses(init.predicate, f->var)) {
@@ -185,6 +208,15 @@ Status TransformLayout(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(Buffer b, NeedIntermediate(p, args[0]));
   WHET_ASSIGN_OR_RETURN(expr::IndexMap map, expr::IndexMap::Parse(args[1]));
   if (map.vars.size() != b->shape.size()) return InvalidArgument("the map takes {} indices, '{}' has {}", map.vars.size(), b->name, b->shape.size());
+  expr::Bounds bounds;
+  for (size_t d = 0; d < map.vars.size(); ++d) bounds.Set(map.vars[d], {0, std::max<int64_t>(b->shape[d] - 1, 0)});
+  for (const Expr& e : map.out) {
+    bool known = true;  // every part of it: then no coefficient or sum is beyond what indices can be
+    expr::Visit(e, [&](const expr::ExprNode& n) { known &= bounds.Of(Expr(&n)).has_value(); });
+    const auto range = bounds.Of(e);
+    if (!known || range->lo < 0 || range->hi > (int64_t{1} << 36)) return InvalidArgument("the map's {} leaves 0..2^36", expr::ToString(e));
+  }
+  if (!Determine(map.out, map.vars, bounds)) return InvalidArgument("the map {} is not one to one", map.ToString());
   const Buffer to = expr::MakeBuffer(b->name, b->dtype, map.ApplyToShape(b->shape), b->scope, b->constant);
   if (to->num_elements() < b->num_elements() || to->num_elements() > 4 * b->num_elements() + 4096) {
     return InvalidArgument("the map takes {} elements to {}", b->num_elements(), to->num_elements());
@@ -216,6 +248,9 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
     if (f->var == b.bindings[axis] && f->extent == it.extent) of_axis = f;
   }
   if (!of_axis) return FailedPrecondition("the loop of axis '{}' was already changed", args[1]);
+  bool alone = true;
+  loop::Walk(of_axis->body, [&](const Stmt& s) { alone &= As<BlockNode>(s) == nullptr || s.get() == &b; });
+  if (!alone) return FailedPrecondition("loop '{}' holds other blocks too", of_axis->var->name);
   const int64_t padded = (it.extent + multiple - 1) / multiple * multiple;
   if (padded == it.extent) return OkStatus();
   std::vector<int64_t> shape = b.out->shape;
@@ -237,7 +272,7 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
     if (x->kind != expr::Kind::kLoad || !expr::Uses(x, it.var)) return nullptr;
     for (size_t d = 0; d < x->args.size(); ++d) {
       auto range = bounds.Of(x->args[d]);
-      if (!expr::Uses(x->args[d], it.var) || (range && range->hi < x->buffer->shape[d])) continue;
+      if (!expr::Uses(x->args[d], it.var) || (range && range->lo >= 0 && range->hi < x->buffer->shape[d])) continue;
       const Expr zero = IsFloat(x->dtype) ? expr::Float(0, x->dtype) : expr::Int(0, x->dtype);
       return expr::Select(expr::Lt(it.var, expr::Int(it.extent)), x, zero);
     }

@@ -1,4 +1,8 @@
 // compute_at and reverse_compute_at: move a block's nest into a loop of its consumer (producer).
+#include <limits>
+#include <optional>
+
+#include "compiler/loop/lower.h"
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/primitives.h"
 
@@ -75,42 +79,113 @@ Status ComputeAt(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kComputeAt = {"compute_at", 1, "compute_at BLOCK LOOP", 2, 2, ComputeAt};
 
+// All of a reduction happens inside one iteration of `at`.
+Status NeedFinished(const BlockSite& w, const ForNode* at) {
+  for (const ForNode* f : w.loops) {
+    for (size_t i = 0; i < w.block->iters.size(); ++i) {
+      if (w.block->iters[i].reduce && f->extent > 1 && expr::Uses(w.block->bindings[i], f->var)) {
+        return FailedPrecondition("block '{}' is still reducing over '{}' there", w.block->name, f->var->name);
+      }
+    }
+    if (f == at) break;
+  }
+  return OkStatus();
+}
+
+// In which iterations of the fixed loops `w` makes anything at all: its predicate with the inner loops' part at its least.
+StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges) {
+  std::vector<Expr> terms, kept;
+  loop::Conjuncts(w.block->predicate, terms);
+  for (const Expr& t : terms) {
+    bool inner = false;
+    expr::Visit(t, [&](const expr::ExprNode& n) { inner |= n.kind == expr::Kind::kVar && ranges.inner.Find(&n); });
+    Expr when = t;
+    if (inner) {
+      const bool less = t->kind == expr::Kind::kBinary && (t->binary == expr::BinaryOp::kLt || t->binary == expr::BinaryOp::kLe);
+      if (!less || !ranges.all.Of(t->args[0] - t->args[1])) return FailedPrecondition("block '{}' runs only if {}", w.block->name, expr::ToString(t));
+      const DimRange least = loop::RangeOf(t->args[0] - t->args[1], ranges, std::numeric_limits<int64_t>::max());
+      when = expr::Binary(t->binary, least.lo, expr::Int(0));
+    }
+    if (!ranges.all.Decide(when).value_or(false)) kept.push_back(when);
+  }
+  return loop::Conjunction(kept);
+}
+
+// The iterations of `b` that read what `w` makes in one iteration of the fixed loops, by iteration variable.
+Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSite& w, const LoopRanges& ranges,
+                  std::vector<std::optional<DimRange>>& made) {
+  for (size_t d = 0; d < load.args.size(); ++d) {
+    // Where the range moves with the fixed loops, it says also which of their iterations make nothing (those cut by a
+    // predicate), so it must not be rounded up to the whole dimension.
+    const Expr index = BindIters(w, w.block->out_indices[d]);
+    DimRange range = loop::RangeOf(index, ranges, std::numeric_limits<int64_t>::max());
+    if (range.lo->kind == expr::Kind::kInt) range = loop::RangeOf(index, ranges, load.buffer->shape[d]);
+    if (load.args[d]->kind == expr::Kind::kInt && load.buffer->shape[d] == 1) continue;
+    bool bound = false;
+    for (size_t i = 0; i < b.iters.size(); ++i) {
+      if (!(b.iters[i].var == load.args[d])) continue;
+      if (b.iters[i].reduce) return FailedPrecondition("block '{}' reduces over '{}'", b.name, b.iters[i].var->name);
+      if (b.iters[i].extent > load.buffer->shape[d]) {
+        return FailedPrecondition("block '{}' runs beyond what it reads of '{}' along '{}'", b.name, load.buffer->name, b.iters[i].var->name);
+      }
+      if (made[i] && !(expr::Same(made[i]->lo, range.lo) && made[i]->extent == range.extent)) {
+        return FailedPrecondition("block '{}' reads along '{}' at two places that are not made together", b.name, b.iters[i].var->name);
+      }
+      made[i] = range;
+      bound = true;
+    }
+    if (!bound) return FailedPrecondition("block '{}' reads '{}' at {}, not at an iteration variable", b.name, load.buffer->name, expr::ToString(load.args[d]));
+  }
+  return OkStatus();
+}
+
 // reverse_compute_at BLOCK LOOP: BLOCK consumes what one iteration of LOOP has produced, right after it. BLOCK reads
 // the producer's buffer at its own iteration variables.
 Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   WHET_ASSIGN_OR_RETURN(const ForNode* at, NeedLoop(p, args[1]));
   const BlockNode& b = *site.block;
-  // The producer: the one writer inside LOOP of a buffer that BLOCK reads.
+  if (Writers(p, b.out).size() != 1) return FailedPrecondition("buffer '{}' has several writers", b.out->name);
+  // The producer: the last writer in program order inside LOOP of a buffer that BLOCK reads.
   const BlockNode* producer = nullptr;
-  std::vector<DimRange> domain;
-  for (const loop::Iter& it : b.iters) domain.push_back({expr::Int(0), it.extent});
+  std::vector<std::optional<DimRange>> made(b.iters.size());
+  std::vector<Expr> when;
   expr::Bounds outer;
-  for (const auto* load : loop::Loads(b.value)) {
+  const auto loads = loop::Loads(b.value);
+  for (const auto* load : loads) {
     for (const BlockSite& w : Writers(p, load->buffer)) {
       auto ranges = RangesBelow(w, at);
       if (!ranges.ok()) continue;
-      producer = w.block;  // the last writer in program order: the update step, not the initial value
+      for (const auto* other : loads) {
+        if (other->buffer == load->buffer && !expr::Same(Expr(other), Expr(load))) {
+          return FailedPrecondition("block '{}' reads '{}' at two places, which are not made together", b.name, load->buffer->name);
+        }
+      }
+      WHET_RETURN_IF_ERROR(NeedFinished(w, at));
+      producer = w.block;
       for (const ForNode* f : w.loops) {
         outer.Set(f->var, {f->begin, f->begin + f->extent - 1});
         if (f == at) break;
       }
-      for (size_t d = 0; d < load->args.size(); ++d) {
-        const DimRange made = loop::RangeOf(BindIters(w, w.block->out_indices[d]), *ranges, load->buffer->shape[d]);
-        if (load->args[d]->kind == expr::Kind::kInt) continue;
-        bool bound = false;
-        for (size_t i = 0; i < b.iters.size(); ++i) {
-          if (!(b.iters[i].var == load->args[d])) continue;
-          if (b.iters[i].reduce) return FailedPrecondition("block '{}' reduces over '{}'", b.name, b.iters[i].var->name);
-          domain[i] = made;
-          bound = true;
-        }
-        if (!bound) return FailedPrecondition("block '{}' reads '{}' at {}, not at an iteration variable", b.name, load->buffer->name, expr::ToString(load->args[d]));
-      }
+      WHET_RETURN_IF_ERROR(RestrictTo(b, *load, w, *ranges, made));
+      WHET_ASSIGN_OR_RETURN(Expr e, WhenMade(w, *ranges));
+      loop::Conjuncts(e, when);
     }
   }
   if (!producer) return FailedPrecondition("nothing that block '{}' reads is written inside '{}'", b.name, args[1]);
+  std::vector<DimRange> domain;
+  for (size_t i = 0; i < b.iters.size(); ++i) domain.push_back(made[i].value_or(DimRange{expr::Int(0), b.iters[i].extent}));
   Stmt nest = NestFor(b, domain, outer);
+  if (!when.empty()) {
+    const Expr extra = loop::Conjunction(when);
+    nest = loop::Map(nest, [&](const Stmt& s) -> Stmt {
+      const auto* moved = As<BlockNode>(s);
+      if (!moved) return nullptr;
+      BlockFields f = *moved;
+      f.predicate = f.predicate ? expr::And(extra, f.predicate) : extra;
+      return loop::MakeBlock(std::move(f));
+    });
+  }
   p.body = RemoveBlock(p.body, &b);
   p.body = InsertBeside(p.body, args[1], producer, nest, /*before=*/false);
   return OkStatus();

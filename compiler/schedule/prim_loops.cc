@@ -10,7 +10,8 @@ using expr::Expr;
 // split LOOP FACTOR OUTER INNER: LOOP = OUTER*FACTOR + INNER. Iterations beyond the extent are cut by a predicate.
 Status Split(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, args[0]));
-  WHET_ASSIGN_OR_RETURN(int64_t factor, NeedInt(args[1], 1, int64_t{1} << 32));
+  // A little more than the extent is how a short axis fills a vector or a tile.
+  WHET_ASSIGN_OR_RETURN(int64_t factor, NeedInt(args[1], 1, std::max<int64_t>(f->extent, 4096)));
   WHET_RETURN_IF_ERROR(NeedFreeLoop(p, args[2]));
   WHET_RETURN_IF_ERROR(NeedFreeLoop(p, args[3]));
   if (args[2] == args[3]) return InvalidArgument("both new loops are called '{}'", args[2]);
@@ -39,6 +40,7 @@ Status Fuse(Program& p, const std::vector<std::string>& args) {
   }
   const expr::Var fused = expr::MakeVar(args[2]);
   const int64_t n = inner->extent;
+  if (n > 0 && outer->extent > (int64_t{1} << 40) / n) return ResourceExhausted("the fused loop would run more than 2^40 times");
   p.body = ReplaceLoop(p.body, args[0], [&](const ForNode& l) {
     const auto* in = As<ForNode>(l.body);
     // One of the two loops may run once: then no division is needed.

@@ -1,6 +1,6 @@
 #include "compiler/schedule/prim_util.h"
 
-#include <cctype>
+#include "compiler/expr/parse.h"
 
 namespace whet::schedule {
 
@@ -32,12 +32,9 @@ StatusOr<expr::Buffer> NeedIntermediate(const Program& p, const std::string& nam
 
 namespace {
 Status NeedLegalName(const std::string& name) {
-  for (char c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') {
-      return InvalidArgument("name '{}' has a character other than letters, digits, '_' and '.'", name);
-    }
-  }
   if (name.empty() || name.size() > 100) return InvalidArgument("a name has 1 to 100 characters, '{}' has {}", name, name.size());
+  // A name must read back as one in a program's text.
+  if (!expr::IsName(name)) return InvalidArgument("'{}' is not a name: letters, digits, '_' and '.', a letter or '_' first", name);
   return OkStatus();
 }
 }  // namespace

@@ -1,5 +1,6 @@
 #include "compiler/schedule/schedule.h"
 
+#include "compiler/schedule/invariants.h"
 
 namespace whet::schedule {
 
@@ -21,7 +22,9 @@ Status Schedule::Apply(const Instr& instr) {
       return InvalidArgument("{}: {} arguments; usage: {}", p->name, n, p->usage);
     }
     loop::Program next = program_;
-    WHET_RETURN_IF_ERROR(Annotate(p->apply(next, instr.args), fmt::format("{} {}", p->name, instr.args[0])));
+    Status st = p->apply(next, instr.args);
+    if (st.ok()) st = CheckInvariants(next);
+    WHET_RETURN_IF_ERROR(Annotate(st, fmt::format("{} {}", p->name, instr.args[0])));
     program_ = std::move(next);
     trace_.instrs.push_back(instr);
     return OkStatus();

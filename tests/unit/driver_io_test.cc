@@ -136,5 +136,15 @@ TEST(DriverNamesTest, SuggestionsFileNamesAndUnits) {
   EXPECT_LT(ParseSeconds("5 parsecs"), 0);
 }
 
+TEST(DriverNamesTest, WhatAllNodeNamesBeginWithIsLeftOutForPeople) {
+  const std::vector<std::string> labels = {"net/block_1/conv+net/block_1/relu", "net/block_2/conv"};
+  EXPECT_EQ(CommonPath(labels), "net/");
+  EXPECT_EQ(WithoutPath(labels[0], "net/"), "block_1/conv+block_1/relu");
+  EXPECT_EQ(CommonPath({"conv1", "conv2"}), "");
+  EXPECT_EQ(CommonPath({}), "");
+  EXPECT_EQ(WithoutPath("conv1+net/relu", "net/"), "conv1+relu");
+  EXPECT_EQ(WithoutPath("net/", "net/"), "net/");
+}
+
 }  // namespace
 }  // namespace whet::driver

@@ -1,0 +1,38 @@
+// tuner-server as a component: carries out the actions of ServiceCore over gRPC, the tuning log, the builders and the
+// compiler's providers. Threads: one loop that owns the core; one for searches; one that prepares tasks; one for queries of
+// the log; the builders'; the log's writer; gRPC's. They meet in mailboxes.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "compiler/support/status.h"
+#include "db/store/tuning_log.h"
+#include "tuner/service/builder_pool.h"
+#include "tuner/service/core.h"
+#include "tuner/task/task.h"
+
+namespace whet::tuner {
+
+struct ServerOptions {
+  std::string listen;     // "127.0.0.1:0"
+  std::string advertise;  // address that workers dial; empty: the one that is listened on
+  std::string tracker;    // address to dial
+  CoreConfig core;        // ids, versions and builders are filled in here
+};
+
+class TunerServer {
+ public:
+  // The providers must outlive the server.
+  static StatusOr<std::unique_ptr<TunerServer>> Start(const ServerOptions& options, std::unique_ptr<db::TuningLog> log, std::unique_ptr<BuilderPool> builders,
+                                                      const SpaceProvider* spaces, const ReferenceProvider* references);
+  // Cancels what is under way (waiting a few seconds for measurements that run, whose results are kept), ends the streams.
+  ~TunerServer();
+  const std::string& address() const;
+
+ private:
+  class Impl;
+  explicit TunerServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace whet::tuner
