@@ -9,7 +9,8 @@ namespace {
 std::string RoleOf(const Workload& w, int input) {
   for (const WorkloadOp& o : w.ops) {
     for (size_t i = 0; i < o.args.size(); ++i) {
-      if (o.args[i] == input && !o.op->input_names.empty()) return o.op->input_names[std::min(i, o.op->input_names.size() - 1)];
+      if (o.args[i] == input && !o.op->input_names.empty())
+        return o.op->input_names[std::min(i, o.op->input_names.size() - 1)];
     }
   }
   return "x";
@@ -23,7 +24,8 @@ StatusOr<TeWorkload> BuildTe(const Workload& w) {
   std::vector<expr::Buffer> values;
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     const WorkloadInput& in = w.inputs[i];
-    values.push_back(b.Input(RoleOf(w, static_cast<int>(i)), in.type.dtype, in.type.shape, in.constant));
+    values.push_back(
+        b.Input(RoleOf(w, static_cast<int>(i)), in.type.dtype, in.type.shape, in.constant));
     result.input_layouts.push_back(in.type.layout);
   }
   for (const WorkloadOp& o : w.ops) {

@@ -27,7 +27,8 @@ class Canonicalizer {
     for (ValueId v : outputs) Visit(producer_.at(v));
     // Inputs come first in the numbering, but which they are is known only now.
     std::map<ValueId, int> number;
-    for (size_t i = 0; i < result_.inputs.size(); ++i) number[result_.inputs[i]] = static_cast<int>(i);
+    for (size_t i = 0; i < result_.inputs.size(); ++i)
+      number[result_.inputs[i]] = static_cast<int>(i);
     int next = static_cast<int>(result_.inputs.size());
     Workload& w = result_.workload;
     for (int n : order_) {
@@ -47,7 +48,9 @@ class Canonicalizer {
  private:
   const Fingerprint& HashOf(ValueId v) {
     auto [it, fresh] = hash_.try_emplace(v);
-    if (fresh) it->second = FingerprintOf(fmt::format("input {} {}", g_.constant(v) ? "const" : "", g_.type(v).ToString()));
+    if (fresh)
+      it->second = FingerprintOf(
+          fmt::format("input {} {}", g_.constant(v) ? "const" : "", g_.type(v).ToString()));
     return it->second;
   }
 
@@ -64,20 +67,24 @@ class Canonicalizer {
     int rank = 1 + static_cast<int>(node.op->kind);
     for (ValueId v : args) rank = std::max(rank, rank_[v]);
     for (ValueId v : node.outputs) rank_[v] = rank;
-    std::string text = fmt::format("{}.{} {}", node.op->name, node.op->version, node.attrs.ToString());
+    std::string text =
+        fmt::format("{}.{} {}", node.op->name, node.op->version, node.attrs.ToString());
     for (ValueId v : args) text += " " + HashOf(v).Hex();
-    for (size_t i = 0; i < node.outputs.size(); ++i) hash_[node.outputs[i]] = FingerprintOf(fmt::format("{} {}", text, i));
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      hash_[node.outputs[i]] = FingerprintOf(fmt::format("{} {}", text, i));
     args_[n] = std::move(args);
   }
 
-  // Producers before consumers, operands in canonical order; inputs numbered by first use. Groups are small (kMaxOps).
+  // Producers before consumers, operands in canonical order; inputs numbered by first use. Groups
+  // are small (kMaxOps).
   void Visit(int n) {
     if (std::find(order_.begin(), order_.end(), n) != order_.end()) return;
     for (ValueId v : args_.at(n)) {
       auto it = producer_.find(v);
       if (it != producer_.end()) {
         Visit(it->second);
-      } else if (std::find(result_.inputs.begin(), result_.inputs.end(), v) == result_.inputs.end()) {
+      } else if (std::find(result_.inputs.begin(), result_.inputs.end(), v) ==
+                 result_.inputs.end()) {
         result_.inputs.push_back(v);
         result_.workload.inputs.push_back({g_.type(v), g_.constant(v) != nullptr});
       }
@@ -88,7 +95,8 @@ class Canonicalizer {
   const Graph& g_;
   std::map<ValueId, int> producer_;
   std::map<ValueId, Fingerprint> hash_;
-  std::map<ValueId, int> rank_;  // the highest fusion kind among what computes a value; 0 for inputs
+  std::map<ValueId, int>
+      rank_;  // the highest fusion kind among what computes a value; 0 for inputs
   std::map<int, std::vector<ValueId>> args_;
   std::vector<int> order_;
   Canonical result_;
@@ -96,7 +104,8 @@ class Canonicalizer {
 
 }  // namespace
 
-Canonical Canonicalize(const Graph& g, const std::vector<int>& nodes, const std::vector<ValueId>& outputs) {
+Canonical Canonicalize(const Graph& g, const std::vector<int>& nodes,
+                       const std::vector<ValueId>& outputs) {
   return Canonicalizer(g, nodes).Run(outputs);
 }
 

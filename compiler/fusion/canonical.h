@@ -12,8 +12,10 @@ struct Canonical {
   std::vector<graph::ValueId> inputs;  // values of the graph, in the workload's order
 };
 
-// `nodes` in execution order; `outputs` are the values that others read. Two groups that compute the same, whatever their
-// names, operand order of commutative operators, or place in the model, give equal texts.
-Canonical Canonicalize(const graph::Graph& g, const std::vector<int>& nodes, const std::vector<graph::ValueId>& outputs);
+// `nodes` in execution order; `outputs` are the values that others read. Two groups that compute
+// the same, whatever their names, operand order of commutative operators, or place in the model,
+// give equal texts.
+Canonical Canonicalize(const graph::Graph& g, const std::vector<int>& nodes,
+                       const std::vector<graph::ValueId>& outputs);
 
 }  // namespace whet::fusion

@@ -22,17 +22,24 @@ using graph::ValueId;
 // Far above what models need; a group must stay well below the caps of a workload's text.
 constexpr size_t kMaxGroupNodes = 24;
 constexpr size_t kMaxGroupInputs = 24;
-// An operand may be recomputed for at most this many times its own elements, unless it only moves data.
+// An operand may be recomputed for at most this many times its own elements, unless it only moves
+// data.
 constexpr int64_t kMaxRecompute = 2;
 
 class Grouper {
  public:
-  explicit Grouper(const Graph& g) : g_(g), users_(g.Users()), producers_(g.Producers()), group_(g.nodes.size(), -1), is_output_(g.values.size(), false) {
+  explicit Grouper(const Graph& g)
+      : g_(g),
+        users_(g.Users()),
+        producers_(g.Producers()),
+        group_(g.nodes.size(), -1),
+        is_output_(g.values.size(), false) {
     for (const graph::GraphOutput& o : g.outputs) is_output_[o.value] = true;
   }
 
-  // Every group has one exit node, all of whose members reach it inside of the group, and nothing outside reads anything
-  // but the exit's result. Two such groups cannot depend on each other both ways, so the cut graph has no cycles.
+  // Every group has one exit node, all of whose members reach it inside of the group, and nothing
+  // outside reads anything but the exit's result. Two such groups cannot depend on each other both
+  // ways, so the cut graph has no cycles.
   std::vector<std::vector<int>> Run() {
     for (int anchor : Anchors()) {
       const int id = NewGroup(anchor);
@@ -50,8 +57,10 @@ class Grouper {
       }
     }
     for (std::vector<int>& nodes : groups_) std::sort(nodes.begin(), nodes.end());
-    // The exit is the last node of a group, and results are read only after the exit: this is an execution order.
-    std::sort(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) { return a.back() < b.back(); });
+    // The exit is the last node of a group, and results are read only after the exit: this is an
+    // execution order.
+    std::sort(groups_.begin(), groups_.end(),
+              [](const auto& a, const auto& b) { return a.back() < b.back(); });
     return std::move(groups_);
   }
 
@@ -66,13 +75,15 @@ class Grouper {
     return true;
   }
 
-  // The dearest first: where two could take the same addition, it goes where it is smallest in proportion. Later ones
-  // before earlier ones, since the addition has to wait for them anyway.
+  // The dearest first: where two could take the same addition, it goes where it is smallest in
+  // proportion. Later ones before earlier ones, since the addition has to wait for them anyway.
   std::vector<int> Anchors() const {
     std::vector<std::pair<int64_t, int>> found;
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
       const Node& node = g_.nodes[n];
-      if (node.view || (node.op->kind != FusionKind::kOutFusable && node.op->kind != FusionKind::kReduction)) continue;
+      if (node.view ||
+          (node.op->kind != FusionKind::kOutFusable && node.op->kind != FusionKind::kReduction))
+        continue;
       found.emplace_back(graph::FlopsOf(g_.View(node)), static_cast<int>(n));
     }
     std::sort(found.rbegin(), found.rend());
@@ -106,16 +117,19 @@ class Grouper {
 
   // May `n` follow an anchor whose result has this shape?
   bool IsEpilogue(int n, const std::vector<int64_t>& shape) const {
-    return group_[n] < 0 && !node(n).view && kind(n) <= FusionKind::kBroadcast && node(n).outputs.size() == 1 && g_.type(out(n)).shape == shape;
+    return group_[n] < 0 && !node(n).view && kind(n) <= FusionKind::kBroadcast &&
+           node(n).outputs.size() == 1 && g_.type(out(n)).shape == shape;
   }
 
-  // From the exit forwards to the nearest node that every path goes through (its post-dominator): when all on the way are
-  // epilogue operators whose results nothing else needs, they join the group and that node is the new exit.
+  // From the exit forwards to the nearest node that every path goes through (its post-dominator):
+  // when all on the way are epilogue operators whose results nothing else needs, they join the
+  // group and that node is the new exit.
   bool Extend(int id, int anchor, int* exit) {
     const ValueId from = out(*exit);
     const std::vector<int64_t>& shape = g_.type(out(anchor)).shape;
     if (node(anchor).outputs.size() != 1 || is_output_[from] || users_[from].empty()) return false;
-    std::priority_queue<int, std::vector<int>, std::greater<>> frontier(std::greater<>{}, users_[from]);
+    std::priority_queue<int, std::vector<int>, std::greater<>> frontier(std::greater<>{},
+                                                                        users_[from]);
     std::set<int> queued(users_[from].begin(), users_[from].end());
     std::vector<int> region;
     while (true) {
@@ -138,7 +152,8 @@ class Grouper {
 
   // The group that is the only reader of `n`, if `n` may be computed inside of it; else -1.
   int ConsumerGroup(int n) const {
-    if (kind(n) > FusionKind::kInjective || node(n).outputs.size() != 1 || is_output_[out(n)]) return -1;
+    if (kind(n) > FusionKind::kInjective || node(n).outputs.size() != 1 || is_output_[out(n)])
+      return -1;
     const int64_t size = g_.type(out(n)).num_elements();
     const bool moves_data = graph::FlopsOf(g_.View(node(n))) == 0;
     int id = -1;
@@ -146,9 +161,11 @@ class Grouper {
       if (group_[user] < 0 || (id >= 0 && group_[user] != id)) return -1;
       id = group_[user];
       // Not into the input of a contraction, which reads each element many times.
-      const bool takes = kind(user) <= FusionKind::kInjective || kind(user) == FusionKind::kReduction;
+      const bool takes =
+          kind(user) <= FusionKind::kInjective || kind(user) == FusionKind::kReduction;
       if (!takes) return -1;
-      const bool repeats = kind(user) <= FusionKind::kInjective && g_.type(out(user)).num_elements() > kMaxRecompute * size;
+      const bool repeats = kind(user) <= FusionKind::kInjective &&
+                           g_.type(out(user)).num_elements() > kMaxRecompute * size;
       if (repeats && !moves_data) return -1;
     }
     return id >= 0 && Fits(id, {n}) ? id : -1;
@@ -166,17 +183,21 @@ std::string LabelOf(const Graph& g, const std::vector<int>& nodes) {
   std::string label;
   std::set<std::string> seen;
   for (int n : nodes) {
-    if (!g.nodes[n].label.empty() && seen.insert(g.nodes[n].label).second) label += (label.empty() ? "" : "+") + g.nodes[n].label;
+    if (!g.nodes[n].label.empty() && seen.insert(g.nodes[n].label).second)
+      label += (label.empty() ? "" : "+") + g.nodes[n].label;
   }
   return label;
 }
 
 // The values of `nodes` that something outside reads.
-std::vector<ValueId> ResultsOf(const Graph& g, const std::vector<int>& nodes, const std::vector<std::vector<int>>& users) {
+std::vector<ValueId> ResultsOf(const Graph& g, const std::vector<int>& nodes,
+                               const std::vector<std::vector<int>>& users) {
   std::vector<ValueId> results;
   for (int n : nodes) {
     for (ValueId v : g.nodes[n].outputs) {
-      const bool outside = std::any_of(users[v].begin(), users[v].end(), [&](int u) { return !std::binary_search(nodes.begin(), nodes.end(), u); });
+      const bool outside = std::any_of(users[v].begin(), users[v].end(), [&](int u) {
+        return !std::binary_search(nodes.begin(), nodes.end(), u);
+      });
       if (outside || g.IsOutput(v)) results.push_back(v);
     }
   }
@@ -196,9 +217,13 @@ Status CheckOutputs(const Graph& g, const std::vector<ValueId>& storage) {
   std::set<ValueId> taken(g.inputs.begin(), g.inputs.end());
   for (const graph::GraphOutput& o : g.outputs) {
     if (g.constant(storage[o.value]) || !taken.insert(storage[o.value]).second) {
-      return FailedPrecondition("graph output '{}' shares its bytes with an input, a constant or another output; the pass separate-outputs has not run", o.name);
+      return FailedPrecondition(
+          "graph output '{}' shares its bytes with an input, a constant or another output; the "
+          "pass separate-outputs has not run",
+          o.name);
     }
-    if (!g.type(o.value).IsRowMajor()) return FailedPrecondition("graph output '{}' is not row-major", o.name);
+    if (!g.type(o.value).IsRowMajor())
+      return FailedPrecondition("graph output '{}' is not row-major", o.name);
   }
   return OkStatus();
 }
@@ -208,7 +233,9 @@ Status CheckElements(const Graph& g, const std::vector<int>& nodes) {
     for (const std::vector<ValueId>* list : {&g.nodes[n].inputs, &g.nodes[n].outputs}) {
       for (ValueId v : *list) {
         if (v == kNoValue || g.type(v).num_elements() > 0) continue;
-        return InvalidArgument("node '{}' ({}): '{}' is {}, which has no elements", g.nodes[n].label, g.nodes[n].op->name, g.values[v].name, g.type(v).ToString());
+        return InvalidArgument("node '{}' ({}): '{}' is {}, which has no elements",
+                               g.nodes[n].label, g.nodes[n].op->name, g.values[v].name,
+                               g.type(v).ToString());
       }
     }
   }

@@ -1,7 +1,8 @@
-// Cuts a graph into fused groups, each an instance of a workload. An anchor (convolution, matmul, pool, reduction) takes
-// the elementwise and broadcast operators that follow it while its result goes nowhere else; elementwise and injective
-// operators fuse with each other and into the inputs of epilogues and reductions; opaque ones stay alone. View nodes run
-// nothing and belong to no group. Every group has one result that others read. Pure functions of the graph.
+// Cuts a graph into fused groups, each an instance of a workload. An anchor (convolution, matmul,
+// pool, reduction) takes the elementwise and broadcast operators that follow it while its result
+// goes nowhere else; elementwise and injective operators fuse with each other and into the inputs
+// of epilogues and reductions; opaque ones stay alone. View nodes run nothing and belong to no
+// group. Every group has one result that others read. Pure functions of the graph.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,18 +20,20 @@ struct Task {  // a distinct workload
 };
 
 struct Group {
-  int task = 0;                          // index into tasks
-  std::vector<graph::ValueId> inputs;    // in the workload's order; constants included; views already resolved
-  std::vector<graph::ValueId> outputs;   // in the workload's order
-  std::vector<int> nodes;                // of the graph, in order
-  std::string label;                     // the model's own node names, joined by '+'
+  int task = 0;  // index into tasks
+  std::vector<graph::ValueId>
+      inputs;  // in the workload's order; constants included; views already resolved
+  std::vector<graph::ValueId> outputs;  // in the workload's order
+  std::vector<int> nodes;               // of the graph, in order
+  std::string label;                    // the model's own node names, joined by '+'
 };
 
 struct Partition {
   std::vector<Task> tasks;    // in order of first use
   std::vector<Group> groups;  // in execution order
-  // Per value of the graph: the value whose bytes it shares (itself unless it is the result of a view). Groups refer only
-  // to such roots. Each graph output has a root of its own that a group writes.
+  // Per value of the graph: the value whose bytes it shares (itself unless it is the result of a
+  // view). Groups refer only to such roots. Each graph output has a root of its own that a group
+  // writes.
   std::vector<graph::ValueId> storage;
 };
 

@@ -13,7 +13,8 @@ using graph::InputRange;
 using graph::RefTensor;
 using graph::TensorType;
 
-// One unit of RefTensor::err is the unit roundoff of f32; the additive term admits results flushed to zero.
+// One unit of RefTensor::err is the unit roundoff of f32; the additive term admits results flushed
+// to zero.
 constexpr double kUnit = 0x1.0p-24;
 constexpr double kSmallest = 0x1.0p-124;
 
@@ -23,8 +24,8 @@ graph::OpView ViewOf(const Workload& w, const WorkloadOp& o) {
   return graph::ViewOf(*o.op, o.attrs, in, o.outputs);
 }
 
-// Values that an operator wants positive although they are computed (a square root behind an addition): everything they
-// are computed from is drawn positive.
+// Values that an operator wants positive although they are computed (a square root behind an
+// addition): everything they are computed from is drawn positive.
 std::vector<bool> WantedPositive(const Workload& w) {
   size_t count = w.inputs.size();
   for (const WorkloadOp& o : w.ops) count += o.outputs.size();
@@ -37,7 +38,8 @@ std::vector<bool> WantedPositive(const Workload& w) {
     for (size_t v = first; v < end; ++v) inherited = inherited || positive[v];
     const graph::OpView view = ViewOf(w, o);
     for (size_t i = 0; i < o.args.size(); ++i) {
-      const bool wanted = o.op->range && o.op->range(view, static_cast<int>(i)).lo >= 0 && IsFloat(view.in[i]->dtype);
+      const bool wanted = o.op->range && o.op->range(view, static_cast<int>(i)).lo >= 0 &&
+                          IsFloat(view.in[i]->dtype);
       if (inherited || wanted) positive[o.args[i]] = true;
     }
     end = first;
@@ -79,7 +81,9 @@ InputRange InputRangeOf(const Workload& w, int input) {
   if (IsFloat(t)) {
     if (range.lo < 0 && WantedPositive(w)[input]) range.lo = range.hi / 8;
   } else if (range.hi - range.lo <= 2) {
-    range = t == DType::kBool ? InputRange{0, 2} : t == DType::kU8 ? InputRange{0, 16} : InputRange{-8, 8};
+    range = t == DType::kBool ? InputRange{0, 2}
+            : t == DType::kU8 ? InputRange{0, 16}
+                              : InputRange{-8, 8};
   }
   return range;
 }
@@ -88,30 +92,36 @@ std::vector<double> MakeInput(const Workload& w, int input, uint64_t seed) {
   const TensorType& type = w.type(input);
   const InputRange range = InputRangeOf(w, input);
   std::string bytes(static_cast<size_t>(type.bytes()), '\0');
-  FillInput(type.dtype, seed, static_cast<uint64_t>(input), range.lo, range.hi, {type.shape, {}}, bytes.data());
+  FillInput(type.dtype, seed, static_cast<uint64_t>(input), range.lo, range.hi, {type.shape, {}},
+            bytes.data());
   return graph::ReadDoubles(type.dtype, bytes);
 }
 
 std::vector<std::vector<double>> MakeInputs(const Workload& w, uint64_t seed) {
   std::vector<std::vector<double>> inputs;
-  for (size_t i = 0; i < w.inputs.size(); ++i) inputs.push_back(MakeInput(w, static_cast<int>(i), seed));
+  for (size_t i = 0; i < w.inputs.size(); ++i)
+    inputs.push_back(MakeInput(w, static_cast<int>(i), seed));
   return inputs;
 }
 
-StatusOr<std::vector<ReferenceOutput>> EvaluateReference(const Workload& w, std::span<const std::vector<double>> inputs) {
-  if (inputs.size() != w.inputs.size()) return InvalidArgument("{} inputs, the workload has {}", inputs.size(), w.inputs.size());
+StatusOr<std::vector<ReferenceOutput>> EvaluateReference(
+    const Workload& w, std::span<const std::vector<double>> inputs) {
+  if (inputs.size() != w.inputs.size())
+    return InvalidArgument("{} inputs, the workload has {}", inputs.size(), w.inputs.size());
   std::vector<RefTensor> values;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorType& t = w.inputs[i].type;
     if (static_cast<int64_t>(inputs[i].size()) != t.num_elements()) {
-      return InvalidArgument("input {} has {} elements, not {}", i, inputs[i].size(), t.num_elements());
+      return InvalidArgument("input {} has {} elements, not {}", i, inputs[i].size(),
+                             t.num_elements());
     }
     values.push_back({t.dtype, t.shape, inputs[i], {}});
   }
   for (const WorkloadOp& o : w.ops) {
     std::vector<const RefTensor*> in;
     for (int v : o.args) in.push_back(&values[v]);
-    WHET_ASSIGN_OR_RETURN(std::vector<RefTensor> out, graph::EvaluateOp(ViewOf(w, o), in, /*want_err=*/true));
+    WHET_ASSIGN_OR_RETURN(std::vector<RefTensor> out,
+                          graph::EvaluateOp(ViewOf(w, o), in, /*want_err=*/true));
     for (RefTensor& t : out) values.push_back(std::move(t));
   }
   std::vector<ReferenceOutput> outputs;

@@ -14,7 +14,8 @@ constexpr std::string_view kHeader = "whet-workload 1";
 
 class Parser {
  public:
-  Parser(std::string_view text, const graph::OpCatalog& catalog) : in_(text, "workload"), catalog_(catalog) {}
+  Parser(std::string_view text, const graph::OpCatalog& catalog)
+      : in_(text, "workload"), catalog_(catalog) {}
 
   StatusOr<Workload> Run() {
     WHET_RETURN_IF_ERROR(in_.Expect("whet-workload"));
@@ -23,7 +24,8 @@ class Parser {
     while (in_.Accept("op")) WHET_RETURN_IF_ERROR(Op());
     while (in_.Accept("output")) WHET_RETURN_IF_ERROR(Output());
     if (!in_.AtEnd()) return in_.Error("expected 'input', 'op' or 'output' lines, in this order");
-    if (w_.ops.empty() || w_.outputs.empty()) return in_.Error("a workload has an operator and an output at least");
+    if (w_.ops.empty() || w_.outputs.empty())
+      return in_.Error("a workload has an operator and an output at least");
     return std::move(w_);
   }
 
@@ -35,7 +37,8 @@ class Parser {
   }
 
   Status Input() {
-    if (w_.inputs.size() >= kMaxInputs) return in_.Error(fmt::format("more than {} inputs", kMaxInputs));
+    if (w_.inputs.size() >= kMaxInputs)
+      return in_.Error(fmt::format("more than {} inputs", kMaxInputs));
     WorkloadInput i;
     i.constant = in_.Accept("const");
     WHET_ASSIGN_OR_RETURN(i.type, Type());
@@ -56,16 +59,19 @@ class Parser {
     WHET_ASSIGN_OR_RETURN(std::string word, in_.Word());
     const size_t dot = word.rfind('.');
     o.op = catalog_.Find(word.substr(0, dot));
-    if (o.op == nullptr || !o.op->infer) return in_.Error(fmt::format("unknown operator '{}'", word));
+    if (o.op == nullptr || !o.op->infer)
+      return in_.Error(fmt::format("unknown operator '{}'", word));
     const std::string version = dot == std::string::npos ? "" : word.substr(dot + 1);
     if (version != std::to_string(o.op->version)) {
-      return in_.Error(fmt::format("{} has version '{}', this program knows {}", o.op->name, version, o.op->version));
+      return in_.Error(fmt::format("{} has version '{}', this program knows {}", o.op->name,
+                                   version, o.op->version));
     }
     WHET_RETURN_IF_ERROR(in_.Expect("("));
     std::vector<const TensorType*> types;
     while (!in_.Accept(")")) {
       if (!o.args.empty()) WHET_RETURN_IF_ERROR(in_.Expect(","));
-      if (o.args.size() >= kMaxInputs) return in_.Error(fmt::format("more than {} operands", kMaxInputs));
+      if (o.args.size() >= kMaxInputs)
+        return in_.Error(fmt::format("more than {} operands", kMaxInputs));
       WHET_ASSIGN_OR_RETURN(int v, Value());
       o.args.push_back(v);
     }
@@ -82,17 +88,21 @@ class Parser {
   }
 
   Status Output() {
-    if (w_.outputs.size() >= kMaxInputs) return in_.Error(fmt::format("more than {} outputs", kMaxInputs));
+    if (w_.outputs.size() >= kMaxInputs)
+      return in_.Error(fmt::format("more than {} outputs", kMaxInputs));
     WorkloadOutput o;
     WHET_ASSIGN_OR_RETURN(o.value, Value());
     WHET_ASSIGN_OR_RETURN(o.type, Type());
     const TensorType& inferred = w_.type(o.value);
-    if (o.value < static_cast<int>(w_.inputs.size())) return in_.Error("an output must be computed");
+    if (o.value < static_cast<int>(w_.inputs.size()))
+      return in_.Error("an output must be computed");
     for (const WorkloadOutput& other : w_.outputs) {
-      if (other.value == o.value) return in_.Error(fmt::format("value {} is an output twice", o.value));
+      if (other.value == o.value)
+        return in_.Error(fmt::format("value {} is an output twice", o.value));
     }
     if (o.type.dtype != inferred.dtype || o.type.shape != inferred.shape) {
-      return in_.Error(fmt::format("output {} is {}, not {}", o.value, inferred.ToString(), o.type.ToString()));
+      return in_.Error(
+          fmt::format("output {} is {}, not {}", o.value, inferred.ToString(), o.type.ToString()));
     }
     w_.outputs.push_back(std::move(o));
     return OkStatus();
@@ -113,20 +123,24 @@ class Parser {
 }  // namespace
 
 StatusOr<Workload> Workload::Parse(std::string_view text, const graph::OpCatalog& catalog) {
-  if (text.size() > kMaxTextBytes) return InvalidArgument("workload text of {} bytes; the limit is {}", text.size(), kMaxTextBytes);
+  if (text.size() > kMaxTextBytes)
+    return InvalidArgument("workload text of {} bytes; the limit is {}", text.size(),
+                           kMaxTextBytes);
   return Parser(text, catalog).Run();
 }
 
 std::string Workload::ToString() const {
   std::string s(kHeader);
   s += "\n";
-  for (const WorkloadInput& i : inputs) s += fmt::format("input {}{}\n", i.constant ? "const " : "", i.type.ToString());
+  for (const WorkloadInput& i : inputs)
+    s += fmt::format("input {}{}\n", i.constant ? "const " : "", i.type.ToString());
   for (const WorkloadOp& o : ops) {
     s += fmt::format("op {}.{}({})", o.op->name, o.op->version, fmt::join(o.args, ", "));
     if (!o.attrs.empty()) s += " " + o.attrs.ToString();
     s += "\n";
   }
-  for (const WorkloadOutput& o : outputs) s += fmt::format("output {} {}\n", o.value, o.type.ToString());
+  for (const WorkloadOutput& o : outputs)
+    s += fmt::format("output {} {}\n", o.value, o.type.ToString());
   return s;
 }
 

@@ -25,7 +25,8 @@ std::string Format(const AttrValue& v) {
     case AttrType::kInt: return std::to_string(std::get<int64_t>(v));
     case AttrType::kFloat: return FormatFloat(std::get<double>(v));
     case AttrType::kString: return Quote(std::get<std::string>(v));
-    case AttrType::kInts: return fmt::format("[{}]", fmt::join(std::get<std::vector<int64_t>>(v), ","));
+    case AttrType::kInts:
+      return fmt::format("[{}]", fmt::join(std::get<std::vector<int64_t>>(v), ","));
     case AttrType::kFloats: {
       const auto& list = std::get<std::vector<double>>(v);
       if (list.empty()) return "f[]";
@@ -132,13 +133,18 @@ void Attrs::Erase(std::string_view name) {
 int64_t Attrs::Int(std::string_view name) const { return Get<int64_t>(*this, name); }
 double Attrs::Float(std::string_view name) const { return Get<double>(*this, name); }
 const std::string& Attrs::Str(std::string_view name) const { return Get<std::string>(*this, name); }
-const std::vector<int64_t>& Attrs::Ints(std::string_view name) const { return Get<std::vector<int64_t>>(*this, name); }
-const std::vector<double>& Attrs::Floats(std::string_view name) const { return Get<std::vector<double>>(*this, name); }
+const std::vector<int64_t>& Attrs::Ints(std::string_view name) const {
+  return Get<std::vector<int64_t>>(*this, name);
+}
+const std::vector<double>& Attrs::Floats(std::string_view name) const {
+  return Get<std::vector<double>>(*this, name);
+}
 
 std::string Attrs::ToString() const {
   if (entries_.empty()) return "";
   std::string s = "{";
-  for (size_t i = 0; i < entries_.size(); ++i) s += (i ? ", " : "") + entries_[i].first + "=" + Format(entries_[i].second);
+  for (size_t i = 0; i < entries_.size(); ++i)
+    s += (i ? ", " : "") + entries_[i].first + "=" + Format(entries_[i].second);
   return s + "}";
 }
 

@@ -9,7 +9,8 @@
 namespace whet::graph {
 namespace {
 
-// Shape arithmetic is folded while the graph is built; heavier folding is left to the pass, which can be switched off.
+// Shape arithmetic is folded while the graph is built; heavier folding is left to the pass, which
+// can be switched off.
 constexpr int64_t kFoldAtOnce = 4096;
 
 }  // namespace
@@ -20,21 +21,28 @@ ValueId GraphBuilder::Input(std::string_view name, TensorType type) {
   return v;
 }
 
-ValueId GraphBuilder::Constant(std::string_view name, ConstantPtr c) { return g_.AddConstant(name, std::move(c)); }
-
-ValueId GraphBuilder::Ints(const std::vector<int64_t>& values) {
-  return g_.AddConstant(label_ + "_ints", Constant::OfInts({static_cast<int64_t>(values.size())}, values));
+ValueId GraphBuilder::Constant(std::string_view name, ConstantPtr c) {
+  return g_.AddConstant(name, std::move(c));
 }
 
-void GraphBuilder::Output(std::string_view name, ValueId v) { g_.outputs.push_back({std::string(name), v}); }
+ValueId GraphBuilder::Ints(const std::vector<int64_t>& values) {
+  return g_.AddConstant(label_ + "_ints",
+                        Constant::OfInts({static_cast<int64_t>(values.size())}, values));
+}
 
-StatusOr<ValueId> GraphBuilder::Emit(std::string_view op, std::vector<ValueId> inputs, Attrs attrs) {
+void GraphBuilder::Output(std::string_view name, ValueId v) {
+  g_.outputs.push_back({std::string(name), v});
+}
+
+StatusOr<ValueId> GraphBuilder::Emit(std::string_view op, std::vector<ValueId> inputs,
+                                     Attrs attrs) {
   WHET_ASSIGN_OR_RETURN(std::vector<ValueId> out, EmitAll(op, std::move(inputs), std::move(attrs)));
   WHET_CHECK(out.size() == 1, "{} has {} outputs", op, out.size());
   return out[0];
 }
 
-StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op, std::vector<ValueId> inputs, Attrs attrs) {
+StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
+                                                     std::vector<ValueId> inputs, Attrs attrs) {
   Node n;
   n.op = g_.catalog->Find(op);
   if (n.op == nullptr) return Unimplemented("operator {} is not supported", op);
@@ -49,7 +57,8 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op, std::v
   }
   WHET_ASSIGN_OR_RETURN(std::vector<TensorType> out, InferTypes(*n.op, n.attrs, types));
   n.inputs = std::move(inputs);
-  const bool small = std::all_of(out.begin(), out.end(), [](const TensorType& t) { return t.num_elements() <= kFoldAtOnce; });
+  const bool small = std::all_of(
+      out.begin(), out.end(), [](const TensorType& t) { return t.num_elements() <= kFoldAtOnce; });
   if (constant && small && n.op->reference && !n.inputs.empty()) {
     WHET_ASSIGN_OR_RETURN(std::vector<ConstantPtr> folded, EvaluateConstantNode(g_, n, out));
     std::vector<ValueId> ids;

@@ -1,6 +1,7 @@
-// Appends nodes to a graph: looks the record up, fills attributes in, infers types, and folds what is constant and small
-// at once, so that the shape arithmetic of a model is known while the nodes after it are being built. Importers, operator
-// records (decomposition) and tests build graphs through it. Borrows the graph; one thread.
+// Appends nodes to a graph: looks the record up, fills attributes in, infers types, and folds what
+// is constant and small at once, so that the shape arithmetic of a model is known while the nodes
+// after it are being built. Importers, operator records (decomposition) and tests build graphs
+// through it. Borrows the graph; one thread.
 #pragma once
 #include <string>
 #include <string_view>
@@ -23,7 +24,8 @@ class GraphBuilder {
 
   // The single output of the new node (or the constant it folded to).
   StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
-  StatusOr<std::vector<ValueId>> EmitAll(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
+  StatusOr<std::vector<ValueId>> EmitAll(std::string_view op, std::vector<ValueId> inputs,
+                                         Attrs attrs = {});
 
   const Graph& graph() const { return g_; }
   const TensorType& type(ValueId v) const { return g_.type(v); }

@@ -8,7 +8,8 @@
 namespace whet::graph {
 namespace {
 
-// A double rounded to `mantissa` fraction bits and the exponent range of a small IEEE type, as its bits.
+// A double rounded to `mantissa` fraction bits and the exponent range of a small IEEE type, as its
+// bits.
 uint16_t ToSmallFloat(double v, int mantissa, int exponent_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const auto sign = static_cast<uint16_t>(std::signbit(v) ? 0x8000 : 0);
@@ -84,7 +85,8 @@ std::vector<double> ReadDoubles(DType dtype, std::string_view bytes) {
     case DType::kBF16: {
       const bool half = dtype == DType::kF16;
       ReadAs<uint16_t>(bytes, out);
-      for (double& v : out) v = FromSmallFloat(static_cast<uint16_t>(v), half ? 10 : 7, half ? 5 : 8);
+      for (double& v : out)
+        v = FromSmallFloat(static_cast<uint16_t>(v), half ? 10 : 7, half ? 5 : 8);
       break;
     }
   }
@@ -94,15 +96,23 @@ std::vector<double> ReadDoubles(DType dtype, std::string_view bytes) {
 std::string WriteDoubles(DType dtype, std::span<const double> values) {
   std::string out(values.size() * static_cast<size_t>(SizeOf(dtype)), '\0');
   switch (dtype) {
-    case DType::kBool: WriteAs<uint8_t>(values, out, [](double v) -> uint8_t { return v != 0; }); break;
+    case DType::kBool:
+      WriteAs<uint8_t>(values, out, [](double v) -> uint8_t { return v != 0; });
+      break;
     case DType::kI8: WriteAs<int8_t>(values, out, Saturate<int8_t>); break;
     case DType::kU8: WriteAs<uint8_t>(values, out, Saturate<uint8_t>); break;
     case DType::kI32: WriteAs<int32_t>(values, out, Saturate<int32_t>); break;
     case DType::kI64: WriteAs<int64_t>(values, out, Saturate<int64_t>); break;
-    case DType::kF32: WriteAs<float>(values, out, [](double v) { return static_cast<float>(v); }); break;
+    case DType::kF32:
+      WriteAs<float>(values, out, [](double v) { return static_cast<float>(v); });
+      break;
     case DType::kF64: WriteAs<double>(values, out, [](double v) { return v; }); break;
-    case DType::kF16: WriteAs<uint16_t>(values, out, [](double v) { return ToSmallFloat(v, 10, 5); }); break;
-    case DType::kBF16: WriteAs<uint16_t>(values, out, [](double v) { return ToSmallFloat(v, 7, 8); }); break;
+    case DType::kF16:
+      WriteAs<uint16_t>(values, out, [](double v) { return ToSmallFloat(v, 10, 5); });
+      break;
+    case DType::kBF16:
+      WriteAs<uint16_t>(values, out, [](double v) { return ToSmallFloat(v, 7, 8); });
+      break;
   }
   return out;
 }
@@ -129,7 +139,8 @@ StatusOr<ConstantPtr> Constant::Make(DType dtype, std::vector<int64_t> shape, st
   WHET_RETURN_IF_ERROR(CheckShape(dtype, shape));
   const TensorType type = TensorType::Of(dtype, shape);
   if (type.bytes() != static_cast<int64_t>(bytes.size())) {
-    return InvalidArgument("{} holds {} bytes, not {}", type.ToString(), type.bytes(), bytes.size());
+    return InvalidArgument("{} holds {} bytes, not {}", type.ToString(), type.bytes(),
+                           bytes.size());
   }
   return std::make_shared<const Constant>(dtype, std::move(shape), std::move(bytes));
 }
@@ -142,7 +153,8 @@ ConstantPtr Constant::OfInts(std::vector<int64_t> shape, std::span<const int64_t
   return *c;
 }
 
-ConstantPtr Constant::OfDoubles(DType dtype, std::vector<int64_t> shape, std::span<const double> values) {
+ConstantPtr Constant::OfDoubles(DType dtype, std::vector<int64_t> shape,
+                                std::span<const double> values) {
   auto c = Make(dtype, std::move(shape), WriteDoubles(dtype, values));
   WHET_CHECK(c.ok(), "{}", Message(c.status()));
   return *c;
@@ -174,7 +186,8 @@ bool Constant::AllEqual(double v) const {
   const auto size = static_cast<size_t>(SizeOf(dtype_));
   // Only the first element is converted; the others must have its bytes.
   if (ReadDoubles(dtype_, std::string_view(bytes_).substr(0, size))[0] != v) return false;
-  return bytes_.size() == size || std::memcmp(bytes_.data(), bytes_.data() + size, bytes_.size() - size) == 0;
+  return bytes_.size() == size ||
+         std::memcmp(bytes_.data(), bytes_.data() + size, bytes_.size() - size) == 0;
 }
 
 }  // namespace whet::graph

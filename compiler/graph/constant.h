@@ -1,5 +1,6 @@
-// Constant tensors: immutable bytes in row-major order, shared between graphs, passes and the artifact writer (weights are
-// large and never copied). Elements are little-endian, as on every host we support; f16 and bf16 as stored.
+// Constant tensors: immutable bytes in row-major order, shared between graphs, passes and the
+// artifact writer (weights are large and never copied). Elements are little-endian, as on every
+// host we support; f16 and bf16 as stored.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,8 @@
 namespace whet::graph {
 
 class Constant;
-// Shared because values of several graphs, and the artifact, refer to the same weights for as long as each needs them.
+// Shared because values of several graphs, and the artifact, refer to the same weights for as long
+// as each needs them.
 using ConstantPtr = std::shared_ptr<const Constant>;
 
 class Constant {
@@ -23,7 +25,8 @@ class Constant {
   static StatusOr<ConstantPtr> Make(DType dtype, std::vector<int64_t> shape, std::string bytes);
   static ConstantPtr OfInts(std::vector<int64_t> shape, std::span<const int64_t> values);  // i64
   // Values are rounded to the element type; shape and count agree (a bug otherwise).
-  static ConstantPtr OfDoubles(DType dtype, std::vector<int64_t> shape, std::span<const double> values);
+  static ConstantPtr OfDoubles(DType dtype, std::vector<int64_t> shape,
+                               std::span<const double> values);
 
   Constant(DType dtype, std::vector<int64_t> shape, std::string bytes);
   DType dtype() const { return dtype_; }
@@ -44,8 +47,8 @@ class Constant {
   mutable Fingerprint hash_;
 };
 
-// Element conversion. Floats round to nearest even and overflow to infinity; integers truncate and saturate, NaN is 0;
-// bool is "not zero".
+// Element conversion. Floats round to nearest even and overflow to infinity; integers truncate and
+// saturate, NaN is 0; bool is "not zero".
 std::vector<double> ReadDoubles(DType dtype, std::string_view bytes);
 std::string WriteDoubles(DType dtype, std::span<const double> values);
 double RoundTo(DType dtype, double v);  // the nearest value of the type, by the rules above

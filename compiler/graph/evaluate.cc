@@ -6,13 +6,16 @@
 
 namespace whet::graph {
 
-StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const RefTensor* const> in, bool want_err) {
+StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const RefTensor* const> in,
+                                            bool want_err) {
   if (!v.op->reference) return Unimplemented("{} has no reference evaluation", v.op->name);
   std::vector<RefTensor> out(v.out.size());
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t n = v.out[i]->num_elements();
     if (n > kMaxReferenceElements) {
-      return ResourceExhausted("{} of {} elements exceeds the limit of 2^27 for reference evaluation", v.out[i]->ToString(), n);
+      return ResourceExhausted(
+          "{} of {} elements exceeds the limit of 2^27 for reference evaluation",
+          v.out[i]->ToString(), n);
     }
     out[i].dtype = v.out[i]->dtype;
     out[i].shape = v.out[i]->shape;
@@ -24,7 +27,8 @@ StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const Ref
 
 RefTensor ToRef(const Constant& c) { return {c.dtype(), c.shape(), c.Doubles(), {}}; }
 
-StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const Node& n, const std::vector<TensorType>& out) {
+StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const Node& n,
+                                                        const std::vector<TensorType>& out) {
   std::vector<const TensorType*> types;
   std::vector<RefTensor> values(n.inputs.size());
   std::vector<const RefTensor*> in(n.inputs.size(), nullptr);
@@ -35,20 +39,25 @@ StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const No
     values[i] = ToRef(*g.constant(v));
     in[i] = &values[i];
   }
-  WHET_ASSIGN_OR_RETURN(std::vector<RefTensor> result, EvaluateOp(ViewOf(*n.op, n.attrs, types, out), in, false));
+  WHET_ASSIGN_OR_RETURN(std::vector<RefTensor> result,
+                        EvaluateOp(ViewOf(*n.op, n.attrs, types, out), in, false));
   std::vector<ConstantPtr> constants;
-  for (const RefTensor& r : result) constants.push_back(Constant::OfDoubles(r.dtype, r.shape, r.value));
+  for (const RefTensor& r : result)
+    constants.push_back(Constant::OfDoubles(r.dtype, r.shape, r.value));
   return constants;
 }
 
-StatusOr<Evaluation> EvaluateModel(const Graph& g, std::vector<RefTensor> inputs, const EvaluateOptions& options) {
-  if (inputs.size() != g.inputs.size()) return InvalidArgument("{} inputs, the graph has {}", inputs.size(), g.inputs.size());
+StatusOr<Evaluation> EvaluateModel(const Graph& g, std::vector<RefTensor> inputs,
+                                   const EvaluateOptions& options) {
+  if (inputs.size() != g.inputs.size())
+    return InvalidArgument("{} inputs, the graph has {}", inputs.size(), g.inputs.size());
   Evaluation e;
   e.values.resize(g.values.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorType& t = g.type(g.inputs[i]);
     if (inputs[i].shape != t.shape || inputs[i].size() != t.num_elements()) {
-      return InvalidArgument("input '{}' is [{}], not {}", g.values[g.inputs[i]].name, fmt::join(inputs[i].shape, ","), t.ToString());
+      return InvalidArgument("input '{}' is [{}], not {}", g.values[g.inputs[i]].name,
+                             fmt::join(inputs[i].shape, ","), t.ToString());
     }
     e.values[g.inputs[i]] = std::move(inputs[i]);
   }
@@ -66,14 +75,17 @@ StatusOr<Evaluation> EvaluateModel(const Graph& g, std::vector<RefTensor> inputs
     const Node& n = g.nodes[i];
     std::vector<const RefTensor*> in;
     for (ValueId v : n.inputs) {
-      if (v != kNoValue && g.constant(v) && e.values[v].value.empty()) e.values[v] = ToRef(*g.constant(v));
+      if (v != kNoValue && g.constant(v) && e.values[v].value.empty())
+        e.values[v] = ToRef(*g.constant(v));
       in.push_back(v == kNoValue ? nullptr : &e.values[v]);
     }
     auto out = EvaluateOp(g.View(n), in, options.want_err);
-    if (!out.ok()) return Annotate(out.status(), fmt::format("node '{}' ({})", n.label, n.op->name));
+    if (!out.ok())
+      return Annotate(out.status(), fmt::format("node '{}' ({})", n.label, n.op->name));
     for (size_t k = 0; k < out->size(); ++k) e.values[n.outputs[k]] = std::move((*out)[k]);
     for (ValueId v : n.inputs) {
-      const bool keep = v == kNoValue || last[v] != static_cast<int>(i) || (options.keep_all && !g.constant(v));
+      const bool keep =
+          v == kNoValue || last[v] != static_cast<int>(i) || (options.keep_all && !g.constant(v));
       if (!keep) e.values[v] = {};
     }
   }

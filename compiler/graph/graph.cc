@@ -7,7 +7,8 @@ namespace whet::graph {
 std::string Graph::TakeName(std::string_view wanted) {
   const std::string base(wanted.empty() ? "value" : wanted);
   if (taken_.try_emplace(base, 0).second) return base;
-  // The counter makes a run of equal wishes linear; a candidate may still be taken by the model's own name.
+  // The counter makes a run of equal wishes linear; a candidate may still be taken by the model's
+  // own name.
   int& count = taken_[base];
   while (true) {
     std::string name = base + "_" + std::to_string(++count);
@@ -56,14 +57,16 @@ std::vector<std::vector<int>> Graph::Users() const {
     if (nodes[i].op == nullptr) continue;
     for (ValueId v : nodes[i].inputs) {
       if (v == kNoValue) continue;
-      if (users[v].empty() || users[v].back() != static_cast<int>(i)) users[v].push_back(static_cast<int>(i));
+      if (users[v].empty() || users[v].back() != static_cast<int>(i))
+        users[v].push_back(static_cast<int>(i));
     }
   }
   return users;
 }
 
 bool Graph::IsOutput(ValueId v) const {
-  return std::any_of(outputs.begin(), outputs.end(), [v](const GraphOutput& o) { return o.value == v; });
+  return std::any_of(outputs.begin(), outputs.end(),
+                     [v](const GraphOutput& o) { return o.value == v; });
 }
 
 void Graph::ReplaceUses(ValueId from, ValueId to) {
@@ -109,7 +112,8 @@ bool Graph::Compact() {
 }
 
 bool IsPhysicalView(const OpView& v) {
-  if (v.in.empty() || v.in[0] == nullptr || v.out.empty() || v.in[0]->dtype != v.out[0]->dtype) return false;
+  if (v.in.empty() || v.in[0] == nullptr || v.out.empty() || v.in[0]->dtype != v.out[0]->dtype)
+    return false;
   const TensorType& in = *v.in[0];
   const TensorType& out = *v.out[0];
   switch (v.op->view) {

@@ -1,10 +1,10 @@
-// The graph of a model: values and the nodes that compute them, in execution order. A value is a graph input, a constant,
-// or the output of one node; its index is its identity within one graph. Graph outputs keep the model's names however
-// passes rename or merge the values behind them.
+// The graph of a model: values and the nodes that compute them, in execution order. A value is a
+// graph input, a constant, or the output of one node; its index is its identity within one graph.
+// Graph outputs keep the model's names however passes rename or merge the values behind them.
 //
-// A graph is plain data, owned by whoever holds it, copied freely (constants are shared); not for concurrent writing.
-// Invariants (Verify): nodes come after the producers of their inputs, types agree with the records' inference, names of
-// values are unique, view nodes really are views.
+// A graph is plain data, owned by whoever holds it, copied freely (constants are shared); not for
+// concurrent writing. Invariants (Verify): nodes come after the producers of their inputs, types
+// agree with the records' inference, names of values are unique, view nodes really are views.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -62,7 +62,8 @@ struct Graph {
   bool IsOutput(ValueId v) const;
   // Every reader of `from`, graph outputs included, reads `to` instead.
   void ReplaceUses(ValueId from, ValueId to);
-  // Drops removed nodes and values that nothing refers to; renumbers values. Returns whether anything went.
+  // Drops removed nodes and values that nothing refers to; renumbers values. Returns whether
+  // anything went.
   bool Compact();
 
  private:
@@ -72,12 +73,14 @@ struct Graph {
 
 Status Verify(const Graph& g);
 
-// Text form. Constants of up to 16 elements are written out; larger ones as `@hash`, which Parse looks up in `constants`.
+// Text form. Constants of up to 16 elements are written out; larger ones as `@hash`, which Parse
+// looks up in `constants`.
 std::string ToString(const Graph& g);
 StatusOr<Graph> ParseGraph(std::string_view text, const OpCatalog& catalog,
                            const std::vector<ConstantPtr>& constants = {});
 
-// True when `out` can share the bytes of `in`, seen through the operator: element (i) of out is where the layouts put it.
+// True when `out` can share the bytes of `in`, seen through the operator: element (i) of out is
+// where the layouts put it.
 bool IsPhysicalView(const OpView& v);
 
 }  // namespace whet::graph

@@ -8,7 +8,8 @@ Status ImportContext::NeedInputs(int at_least, int at_most) const {
   for (int i = 0; i < at_least; ++i) {
     if (!Has(i)) return InvalidArgument("input {} is missing", i);
   }
-  if (at_most >= 0 && num_inputs() > at_most) return InvalidArgument("{} inputs; it takes at most {}", num_inputs(), at_most);
+  if (at_most >= 0 && num_inputs() > at_most)
+    return InvalidArgument("{} inputs; it takes at most {}", num_inputs(), at_most);
   return OkStatus();
 }
 
@@ -17,13 +18,16 @@ StatusOr<T> ImportContext::Take(std::string_view name, T missing) {
   const AttrValue* v = attrs_.Find(name);
   if (v == nullptr) return missing;
   const T* typed = std::get_if<T>(v);
-  if (typed == nullptr) return InvalidArgument("attribute '{}' is a {}", name, ToString(TypeOf(*v)));
+  if (typed == nullptr)
+    return InvalidArgument("attribute '{}' is a {}", name, ToString(TypeOf(*v)));
   T result = *typed;
   attrs_.Erase(name);
   return result;
 }
 
-StatusOr<int64_t> ImportContext::TakeInt(std::string_view name, int64_t missing) { return Take(name, missing); }
+StatusOr<int64_t> ImportContext::TakeInt(std::string_view name, int64_t missing) {
+  return Take(name, missing);
+}
 
 StatusOr<double> ImportContext::TakeFloat(std::string_view name, double missing) {
   if (const AttrValue* v = attrs_.Find(name); v != nullptr && std::holds_alternative<int64_t>(*v)) {
@@ -33,13 +37,17 @@ StatusOr<double> ImportContext::TakeFloat(std::string_view name, double missing)
   return Take(name, missing);
 }
 
-StatusOr<std::string> ImportContext::TakeString(std::string_view name, std::string missing) { return Take(name, std::move(missing)); }
-
-StatusOr<std::vector<int64_t>> ImportContext::TakeInts(std::string_view name, std::vector<int64_t> missing) {
+StatusOr<std::string> ImportContext::TakeString(std::string_view name, std::string missing) {
   return Take(name, std::move(missing));
 }
 
-StatusOr<std::vector<double>> ImportContext::TakeFloats(std::string_view name, std::vector<double> missing) {
+StatusOr<std::vector<int64_t>> ImportContext::TakeInts(std::string_view name,
+                                                       std::vector<int64_t> missing) {
+  return Take(name, std::move(missing));
+}
+
+StatusOr<std::vector<double>> ImportContext::TakeFloats(std::string_view name,
+                                                        std::vector<double> missing) {
   return Take(name, std::move(missing));
 }
 
@@ -54,21 +62,28 @@ ConstantPtr ImportContext::TakeTensor(std::string_view name) {
 }
 
 Status ImportContext::CheckAllTaken() const {
-  if (!attrs_.empty()) return Unimplemented("attribute '{}' is not supported", attrs_.entries().front().first);
-  if (!tensors.empty()) return Unimplemented("tensor attribute '{}' is not supported", tensors.front().first);
+  if (!attrs_.empty())
+    return Unimplemented("attribute '{}' is not supported", attrs_.entries().front().first);
+  if (!tensors.empty())
+    return Unimplemented("tensor attribute '{}' is not supported", tensors.front().first);
   return OkStatus();
 }
 
 StatusOr<std::vector<int64_t>> ImportContext::ConstInts(int i, std::string_view what) const {
-  if (!IsConst(i)) return Unimplemented("{} (input {}) must be a constant once shapes are known", what, i);
+  if (!IsConst(i))
+    return Unimplemented("{} (input {}) must be a constant once shapes are known", what, i);
   const Constant& c = *builder.graph().constant(inputs[i]);
-  if (IsFloat(c.dtype())) return InvalidArgument("{} (input {}) is {}, not an integer", what, i, whet::ToString(c.dtype()));
-  if (c.num_elements() > 65536) return InvalidArgument("{} (input {}) has {} elements", what, i, c.num_elements());
+  if (IsFloat(c.dtype()))
+    return InvalidArgument("{} (input {}) is {}, not an integer", what, i,
+                           whet::ToString(c.dtype()));
+  if (c.num_elements() > 65536)
+    return InvalidArgument("{} (input {}) has {} elements", what, i, c.num_elements());
   return c.Ints();
 }
 
 StatusOr<std::vector<double>> ImportContext::ConstFloats(int i, std::string_view what) const {
-  if (!IsConst(i)) return Unimplemented("{} (input {}) must be a constant once shapes are known", what, i);
+  if (!IsConst(i))
+    return Unimplemented("{} (input {}) must be a constant once shapes are known", what, i);
   return builder.graph().constant(inputs[i])->Doubles();
 }
 

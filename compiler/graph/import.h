@@ -1,6 +1,7 @@
-// What an operator record sees of a node of a model while it turns it into canonical nodes: raw attributes, inputs, the
-// version of the operator set, and the builder. A record takes every attribute it understands; what is left over is an
-// error, so that an unknown attribute is never ignored in silence. Lives on the importer's stack.
+// What an operator record sees of a node of a model while it turns it into canonical nodes: raw
+// attributes, inputs, the version of the operator set, and the builder. A record takes every
+// attribute it understands; what is left over is an error, so that an unknown attribute is never
+// ignored in silence. Lives on the importer's stack.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,8 +14,14 @@ namespace whet::graph {
 
 class ImportContext {
  public:
-  ImportContext(GraphBuilder& b, std::string op_type, int opset, Attrs attrs, std::vector<ValueId> inputs, std::vector<bool> wanted)
-      : builder(b), op_type(std::move(op_type)), opset(opset), inputs(std::move(inputs)), attrs_(std::move(attrs)), wanted_(std::move(wanted)) {}
+  ImportContext(GraphBuilder& b, std::string op_type, int opset, Attrs attrs,
+                std::vector<ValueId> inputs, std::vector<bool> wanted)
+      : builder(b),
+        op_type(std::move(op_type)),
+        opset(opset),
+        inputs(std::move(inputs)),
+        attrs_(std::move(attrs)),
+        wanted_(std::move(wanted)) {}
 
   GraphBuilder& builder;
   const std::string op_type;
@@ -27,7 +34,9 @@ class ImportContext {
   int num_inputs() const { return static_cast<int>(inputs.size()); }
   bool Has(int i) const { return i < num_inputs() && inputs[i] != kNoValue; }
   const TensorType& type(int i) const { return builder.type(inputs[i]); }
-  bool Wanted(int output) const { return output < static_cast<int>(wanted_.size()) && wanted_[output]; }
+  bool Wanted(int output) const {
+    return output < static_cast<int>(wanted_.size()) && wanted_[output];
+  }
   Status NeedInputs(int at_least, int at_most = -1) const;
 
   // Attributes, each taken once. An integer is accepted where a float is wanted.

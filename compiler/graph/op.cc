@@ -23,7 +23,8 @@ std::string CountText(const OpRecord& op) {
 
 std::string_view ToString(FusionKind k) {
   switch (k) {
-#define X(id, name) case FusionKind::id: return name;
+#define X(id, name) \
+  case FusionKind::id: return name;
     WHET_FUSION_KINDS(X)
 #undef X
   }
@@ -32,10 +33,12 @@ std::string_view ToString(FusionKind k) {
 
 StatusOr<Attrs> FillAttrs(const OpRecord& op, Attrs attrs) {
   for (const auto& [name, value] : attrs.entries()) {
-    auto it = std::find_if(op.attrs.begin(), op.attrs.end(), [&, &n = name](const AttrSpec& s) { return s.name == n; });
+    auto it = std::find_if(op.attrs.begin(), op.attrs.end(),
+                           [&, &n = name](const AttrSpec& s) { return s.name == n; });
     if (it == op.attrs.end()) return InvalidArgument("{} has no attribute '{}'", op.name, name);
     if (it->type != TypeOf(value)) {
-      return InvalidArgument("attribute '{}' of {} is a {}, not a {}", name, op.name, ToString(TypeOf(value)), ToString(it->type));
+      return InvalidArgument("attribute '{}' of {} is a {}, not a {}", name, op.name,
+                             ToString(TypeOf(value)), ToString(it->type));
     }
   }
   for (const AttrSpec& spec : op.attrs) {
@@ -49,15 +52,18 @@ StatusOr<Attrs> FillAttrs(const OpRecord& op, Attrs attrs) {
 StatusOr<std::vector<TensorType>> InferTypes(const OpRecord& op, const Attrs& attrs,
                                              const std::vector<const TensorType*>& inputs) {
   const int n = static_cast<int>(inputs.size());
-  if (!op.infer) return InvalidArgument("{} exists only in models; it has no canonical form", op.name);
+  if (!op.infer)
+    return InvalidArgument("{} exists only in models; it has no canonical form", op.name);
   if (n < op.min_inputs || (op.max_inputs >= 0 && n > op.max_inputs)) {
     return InvalidArgument("{} takes {} inputs, not {}", op.name, CountText(op), n);
   }
   for (int i = 0; i < op.min_inputs; ++i) {
     if (inputs[i] == nullptr) return InvalidArgument("input {} of {} is missing", i, op.name);
   }
-  if (!op.types.empty() && n > 0 && std::find(op.types.begin(), op.types.end(), inputs[0]->dtype) == op.types.end()) {
-    return InvalidArgument("{} of {} is not supported; it takes {}", op.name, whet::ToString(inputs[0]->dtype), Names(op.types));
+  if (!op.types.empty() && n > 0 &&
+      std::find(op.types.begin(), op.types.end(), inputs[0]->dtype) == op.types.end()) {
+    return InvalidArgument("{} of {} is not supported; it takes {}", op.name,
+                           whet::ToString(inputs[0]->dtype), Names(op.types));
   }
   OpView v{&op, &attrs, inputs, {}};
   std::vector<TensorType> out;

@@ -1,7 +1,8 @@
-// Operator records: everything the compiler knows about one operator, as data and functions in a record, one file per
-// operator in compiler/ops. The core asks a record for a trait, never for its name. A record describes the *canonical*
-// form: what an importer's operator set spreads over versions, optional inputs and constant inputs (axes, pads, shapes)
-// is normalised to attributes by `import`, so that graph passes, workloads and schedules see one form.
+// Operator records: everything the compiler knows about one operator, as data and functions in a
+// record, one file per operator in compiler/ops. The core asks a record for a trait, never for its
+// name. A record describes the *canonical* form: what an importer's operator set spreads over
+// versions, optional inputs and constant inputs (axes, pads, shapes) is normalised to attributes by
+// `import`, so that graph passes, workloads and schedules see one form.
 //
 // Records are built once and immutable; a catalog owns them for the life of the program.
 #pragma once
@@ -26,9 +27,10 @@ namespace whet::graph {
 class ImportContext;
 
 // Ordered: an operator that takes consumers or producers by kind compares with <.
-#define WHET_FUSION_KINDS(X)                                                                           \
-  X(kElementwise, "elementwise") X(kBroadcast, "broadcast") X(kInjective, "injective")                 \
-  X(kReduction, "reduction") X(kOutFusable, "out-fusable") X(kOpaque, "opaque")
+#define WHET_FUSION_KINDS(X)                                                       \
+  X(kElementwise, "elementwise")                                                   \
+  X(kBroadcast, "broadcast") X(kInjective, "injective") X(kReduction, "reduction") \
+      X(kOutFusable, "out-fusable") X(kOpaque, "opaque")
 enum class FusionKind : uint8_t {
 #define X(id, name) id,
   WHET_FUSION_KINDS(X)
@@ -38,8 +40,8 @@ std::string_view ToString(FusionKind k);
 
 // How an operator takes part in layout assignment.
 enum class LayoutRole : uint8_t {
-  kRowMajor,      // reads any layout, writes row-major
-  kFollows,       // output and input axes correspond: the layout of its input is the best for its output
+  kRowMajor,  // reads any layout, writes row-major
+  kFollows,  // output and input axes correspond: the layout of its input is the best for its output
   kChannelsLast,  // works on (n, c, h, w): input and output best channels-last
 };
 // Operators whose output can be the same bytes as the input.
@@ -65,10 +67,11 @@ struct OpView {
   std::vector<const TensorType*> out;  // empty while types are being inferred
 };
 
-// A tensor of the reference evaluation, in row-major logical order. `err` bounds, per element and in units of 2^-24
-// (the unit roundoff of f32), how far an implementation that computes in the element type, in any order, may be from
-// `value`; empty means exact. It is the sum of |a*b| times the number of terms for a contraction, is scaled by the
-// derivative through smooth functions, and passes through max, min and data movement.
+// A tensor of the reference evaluation, in row-major logical order. `err` bounds, per element and
+// in units of 2^-24 (the unit roundoff of f32), how far an implementation that computes in the
+// element type, in any order, may be from `value`; empty means exact. It is the sum of |a*b| times
+// the number of terms for a contraction, is scaled by the derivative through smooth functions, and
+// passes through max, min and data movement.
 struct RefTensor {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
@@ -86,13 +89,15 @@ struct InputRange {
 
 struct OpRecord {
   std::string name;  // ONNX operator name where there is one; part of the workload text
-  int version = 1;   // of the semantics; a change of meaning changes it, and with it every workload text
+  int version =
+      1;  // of the semantics; a change of meaning changes it, and with it every workload text
   FusionKind kind = FusionKind::kOpaque;
   LayoutRole layout = LayoutRole::kRowMajor;
   ViewRole view = ViewRole::kNone;
   int min_inputs = 1;
   int max_inputs = 1;  // -1: any number
-  std::vector<std::string> input_names;  // roles, for te buffers: {"x", "w", "b"}; the last one repeats
+  std::vector<std::string>
+      input_names;  // roles, for te buffers: {"x", "w", "b"}; the last one repeats
   std::vector<AttrSpec> attrs;
   std::vector<DType> types;  // allowed for the first input; empty: all
   bool commutative = false;  // all inputs may be exchanged
@@ -100,15 +105,21 @@ struct OpRecord {
   bool importable = true;    // false: made by passes only, not an operator of a model
   std::string note;          // limits worth a line in the operator table
 
-  // Turns a node of a model into canonical nodes (see import.h). Null: the attributes and inputs are canonical already.
+  // Turns a node of a model into canonical nodes (see import.h). Null: the attributes and inputs
+  // are canonical already.
   std::function<Status(ImportContext&)> import;
   // Output types from input types and filled-in attributes. Null for records that only `import`.
   std::function<Status(const OpView&, std::vector<TensorType>* out)> infer;
-  // Stages for the outputs; `in` are buffers of the inputs' shapes. Null: only ever folded at import.
-  std::function<StatusOr<std::vector<expr::Buffer>>(const OpView&, const std::vector<expr::Buffer>& in, te::Builder&)> te;
-  // Evaluates in f64. `out` comes with dtype, shape and `value` sized; with `want_err` fills `err` (or leaves it empty
-  // when exact). Null: not evaluable.
-  std::function<Status(const OpView&, std::span<const RefTensor* const> in, std::span<RefTensor> out, bool want_err)> reference;
+  // Stages for the outputs; `in` are buffers of the inputs' shapes. Null: only ever folded at
+  // import.
+  std::function<StatusOr<std::vector<expr::Buffer>>(
+      const OpView&, const std::vector<expr::Buffer>& in, te::Builder&)>
+      te;
+  // Evaluates in f64. `out` comes with dtype, shape and `value` sized; with `want_err` fills `err`
+  // (or leaves it empty when exact). Null: not evaluable.
+  std::function<Status(const OpView&, std::span<const RefTensor* const> in,
+                       std::span<RefTensor> out, bool want_err)>
+      reference;
   // Floating-point operations, a multiply-add being two. Null: one per output element.
   std::function<int64_t(const OpView&)> flops;
   // Output 0 equals input 0, element for element and shape for shape. Null: never.
@@ -124,7 +135,8 @@ class OpCatalog {
   virtual std::vector<const OpRecord*> All() const = 0;  // by name
 };
 
-// Attributes with defaults filled in; an unknown name, a wrong type or a missing required one is an error.
+// Attributes with defaults filled in; an unknown name, a wrong type or a missing required one is an
+// error.
 StatusOr<Attrs> FillAttrs(const OpRecord& op, Attrs attrs);
 // Checks input count, element types and shapes, and infers output types.
 StatusOr<std::vector<TensorType>> InferTypes(const OpRecord& op, const Attrs& attrs,

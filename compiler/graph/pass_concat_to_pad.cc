@@ -1,5 +1,6 @@
-// Concat(zeros.., x, zeros..) with one operand that is not constant zeros -> Pad(x) along that axis. Convolutional nets
-// extend the channels of a residual this way; a Pad fuses into the addition, a Concat of a constant would read zeros.
+// Concat(zeros.., x, zeros..) with one operand that is not constant zeros -> Pad(x) along that
+// axis. Convolutional nets extend the channels of a residual this way; a Pad fuses into the
+// addition, a Concat of a constant would read zeros.
 #include "compiler/graph/passes.h"
 
 namespace whet::graph {
@@ -15,7 +16,8 @@ StatusOr<bool> ConcatToPad(Graph& g) {
     ValueId x = kNoValue;
     int others = 0;
     for (ValueId v : n.inputs) {
-      const bool zeros = g.constant(v) && (g.type(v).num_elements() == 0 || g.constant(v)->AllEqual(0));
+      const bool zeros =
+          g.constant(v) && (g.type(v).num_elements() == 0 || g.constant(v)->AllEqual(0));
       if (zeros) {
         (x == kNoValue ? before : after) += g.type(v).shape[axis];
       } else {

@@ -1,6 +1,8 @@
-// BatchNormalization with constant parameters, y = (x - mean) * k + shift with k = scale / sqrt(variance + epsilon):
-//   after a convolution with constant weights that nothing else reads:  w' = w * k, b' = (b - mean) * k + shift
-//   elsewhere:                                                         y = x * k + (shift - mean * k)
+// BatchNormalization with constant parameters, y = (x - mean) * k + shift with k = scale /
+// sqrt(variance + epsilon):
+//   after a convolution with constant weights that nothing else reads:  w' = w * k, b' = (b - mean)
+//   * k + shift elsewhere:                                                         y = x * k +
+//   (shift - mean * k)
 #include <fmt/format.h>
 
 #include <cmath>
@@ -40,14 +42,17 @@ bool FoldIntoConv(Graph& g, const Node& bn, Node& conv, const ScaleShift& s) {
   std::vector<double> weights = w->Doubles();
   const size_t per = s.k.empty() ? 0 : weights.size() / s.k.size();
   for (size_t i = 0; i < weights.size(); ++i) weights[i] *= s.k[i / per];
-  std::vector<double> bias = has_bias ? g.constant(conv.inputs[2])->Doubles() : std::vector<double>(s.k.size(), 0);
+  std::vector<double> bias =
+      has_bias ? g.constant(conv.inputs[2])->Doubles() : std::vector<double>(s.k.size(), 0);
   for (size_t c = 0; c < bias.size(); ++c) bias[c] = bias[c] * s.k[c] + s.shift[c];
   const std::string name = g.values[conv.inputs[1]].name;
   const std::vector<int64_t> channels = {static_cast<int64_t>(bias.size())};
   // New constants: other nodes may read the old ones.
-  conv.inputs[1] = g.AddConstant(name + "_bn", Constant::OfDoubles(w->dtype(), w->shape(), weights));
+  conv.inputs[1] =
+      g.AddConstant(name + "_bn", Constant::OfDoubles(w->dtype(), w->shape(), weights));
   conv.inputs.resize(3);
-  conv.inputs[2] = g.AddConstant(name + "_bn_bias", Constant::OfDoubles(w->dtype(), channels, bias));
+  conv.inputs[2] =
+      g.AddConstant(name + "_bn_bias", Constant::OfDoubles(w->dtype(), channels, bias));
   conv.label += "+" + bn.label;
   conv.outputs[0] = bn.outputs[0];  // the convolution's own result has no other reader
   return true;
@@ -92,7 +97,8 @@ StatusOr<bool> FoldBatchNorm(Graph& g) {
     std::vector<Node> nodes;
     size_t next = 0;
     for (Node& n : g.nodes) {
-      if (next < rebuilt.size() && !n.inputs.empty() && n.inputs[0] == rebuilt[next].outputs[0]) nodes.push_back(std::move(rebuilt[next++]));
+      if (next < rebuilt.size() && !n.inputs.empty() && n.inputs[0] == rebuilt[next].outputs[0])
+        nodes.push_back(std::move(rebuilt[next++]));
       nodes.push_back(std::move(n));
     }
     g.nodes = std::move(nodes);

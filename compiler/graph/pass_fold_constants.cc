@@ -7,8 +7,8 @@
 namespace whet::graph {
 namespace {
 
-// A result may be this large, or twice what it is computed from: a small file must not fold into gigabytes, yet weights
-// of any size may be reshaped or converted.
+// A result may be this large, or twice what it is computed from: a small file must not fold into
+// gigabytes, yet weights of any size may be reshaped or converted.
 constexpr int64_t kMaxGrowth = int64_t{1} << 22;
 
 bool Worthwhile(const Graph& g, const Node& n) {
@@ -33,7 +33,8 @@ StatusOr<bool> FoldConstants(Graph& g) {
     for (ValueId v : n.outputs) types.push_back(g.type(v));
     WHET_ASSIGN_OR_RETURN(std::vector<ConstantPtr> folded, EvaluateConstantNode(g, n, types));
     // The values keep their names and readers; only the node goes.
-    for (size_t i = 0; i < folded.size(); ++i) g.values[n.outputs[i]].constant = std::move(folded[i]);
+    for (size_t i = 0; i < folded.size(); ++i)
+      g.values[n.outputs[i]].constant = std::move(folded[i]);
     n.op = nullptr;
     changed = true;
   }

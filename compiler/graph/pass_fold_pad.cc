@@ -1,8 +1,9 @@
-// Conv(Pad(x, 0)) -> Conv(x) with larger pads; MaxPool(Pad(x, -inf)) and AveragePool(Pad(x, 0)) with count_include_pad
-// likewise. Only the two last axes may be padded. Pad(Pad(x)) with equal values -> Pad(x).
+// Conv(Pad(x, 0)) -> Conv(x) with larger pads; MaxPool(Pad(x, -inf)) and AveragePool(Pad(x, 0))
+// with count_include_pad likewise. Only the two last axes may be padded. Pad(Pad(x)) with equal
+// values -> Pad(x).
 //
-// An average that does not count its own padding would count the folded one differently, so it is left alone unless it
-// has no padding of its own and can be told to count all.
+// An average that does not count its own padding would count the folded one differently, so it is
+// left alone unless it has no padding of its own and can be told to count all.
 #include <algorithm>
 #include <limits>
 
@@ -30,11 +31,13 @@ bool AllZero(const std::vector<int64_t>& v) {
 
 bool FoldInto(Node& n, const Node& pad, Target target) {
   const std::vector<int64_t>& extra = pad.attrs.Ints("pads");
-  if (extra.size() != 8 || extra[0] != 0 || extra[1] != 0 || extra[4] != 0 || extra[5] != 0) return false;
+  if (extra.size() != 8 || extra[0] != 0 || extra[1] != 0 || extra[4] != 0 || extra[5] != 0)
+    return false;
   const double value = pad.attrs.Float("value");
   std::vector<int64_t> pads = n.attrs.Ints("pads");
   const bool unpadded = AllZero(pads);
-  const std::vector<int64_t> sum = {pads[0] + extra[2], pads[1] + extra[3], pads[2] + extra[6], pads[3] + extra[7]};
+  const std::vector<int64_t> sum = {pads[0] + extra[2], pads[1] + extra[3], pads[2] + extra[6],
+                                    pads[3] + extra[7]};
   if (target == Target::kConv && value != 0) return false;
   if (target == Target::kMaxPool && value != -std::numeric_limits<double>::infinity()) return false;
   if (target == Target::kAveragePool) {
@@ -43,7 +46,8 @@ bool FoldInto(Node& n, const Node& pad, Target target) {
   }
   if (target != Target::kConv) {
     // A pool's window must not lie wholly in its padding.
-    const std::vector<int64_t>&kernel = n.attrs.Ints("kernel"), &dilations = n.attrs.Ints("dilations");
+    const std::vector<int64_t>&kernel = n.attrs.Ints("kernel"),
+          &dilations = n.attrs.Ints("dilations");
     for (size_t i = 0; i < 4; ++i) {
       if (sum[i] >= (kernel[i % 2] - 1) * dilations[i % 2] + 1) return false;
     }
@@ -68,7 +72,8 @@ bool MergePads(Node& n, const Node& first) {
 
 StatusOr<bool> FoldPad(Graph& g) {
   bool changed = false;
-  const Records r = {g.catalog->Find("Pad"), g.catalog->Find("Conv"), g.catalog->Find("MaxPool"), g.catalog->Find("AveragePool")};
+  const Records r = {g.catalog->Find("Pad"), g.catalog->Find("Conv"), g.catalog->Find("MaxPool"),
+                     g.catalog->Find("AveragePool")};
   const std::vector<int> producers = g.Producers();
   for (Node& n : g.nodes) {
     const Target target = TargetOf(n, r);

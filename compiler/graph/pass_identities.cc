@@ -37,13 +37,15 @@ bool MergePair(Graph& g, Node& n, const Node& first) {
 StatusOr<bool> RemoveIdentities(Graph& g) {
   bool changed = false;
   const std::vector<int> producers = g.Producers();
-  // What each value is replaced by; resolved while going forwards, so that a run of any length costs one step per node.
+  // What each value is replaced by; resolved while going forwards, so that a run of any length
+  // costs one step per node.
   std::vector<ValueId> same(g.values.size());
   for (size_t i = 0; i < same.size(); ++i) same[i] = static_cast<ValueId>(i);
   for (Node& n : g.nodes) {
     for (ValueId& v : n.inputs) v = v == kNoValue ? v : same[v];
     if (n.inputs.empty() || n.inputs[0] == kNoValue) continue;
-    while (producers[n.inputs[0]] >= 0 && MergePair(g, n, g.nodes[producers[n.inputs[0]]])) changed = true;
+    while (producers[n.inputs[0]] >= 0 && MergePair(g, n, g.nodes[producers[n.inputs[0]]]))
+      changed = true;
     if (!n.op->is_identity || !n.op->is_identity(g.View(n))) continue;
     same[n.outputs[0]] = n.inputs[0];
     n.op = nullptr;

@@ -1,7 +1,8 @@
-// Physical layouts of values, forwards: convolutions and pools write channels-last, operators that follow take it on,
-// transposes turn it around so that they cost nothing where the result is row-major or channels-last. Inputs and outputs
-// of the graph are row-major, as callers have them. Convolution inputs that are not channels-last are copied, except
-// images of few channels, which a convolution reads just as well.
+// Physical layouts of values, forwards: convolutions and pools write channels-last, operators that
+// follow take it on, transposes turn it around so that they cost nothing where the result is
+// row-major or channels-last. Inputs and outputs of the graph are row-major, as callers have them.
+// Convolution inputs that are not channels-last are copied, except images of few channels, which a
+// convolution reads just as well.
 #include <algorithm>
 #include <map>
 
@@ -12,10 +13,13 @@ namespace {
 
 constexpr int64_t kFewChannels = 4;
 
-bool IsChannelsLast(const TensorType& t) { return t.rank() == 4 && t.Order() == std::vector<int>{0, 2, 3, 1}; }
+bool IsChannelsLast(const TensorType& t) {
+  return t.rank() == 4 && t.Order() == std::vector<int>{0, 2, 3, 1};
+}
 
 // The layout that makes a transpose a view, if that is row-major or channels-last; else row-major.
-expr::IndexMap ThroughTranspose(const TensorType& in, const TensorType& out, const std::vector<int64_t>& perm) {
+expr::IndexMap ThroughTranspose(const TensorType& in, const TensorType& out,
+                                const std::vector<int64_t>& perm) {
   std::vector<int> inverse(perm.size());
   for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int>(i);
   TensorType candidate = TensorType::Of(out.dtype, out.shape);
@@ -28,12 +32,14 @@ expr::IndexMap ThroughTranspose(const TensorType& in, const TensorType& out, con
   if (SignificantOrder(candidate) == SignificantOrder(row_major)) return row_major.layout;
   if (out.rank() != 4) return row_major.layout;
   channels_last.layout = ChannelsLast();
-  return SignificantOrder(candidate) == SignificantOrder(channels_last) ? channels_last.layout : row_major.layout;
+  return SignificantOrder(candidate) == SignificantOrder(channels_last) ? channels_last.layout
+                                                                        : row_major.layout;
 }
 
 expr::IndexMap ChooseLayout(const Graph& g, const Node& n, const TensorType& out) {
   const expr::IndexMap row_major = expr::IndexMap::Identity(out.rank());
-  if (n.op->view == ViewRole::kTranspose) return ThroughTranspose(g.type(n.inputs[0]), out, n.attrs.Ints("perm"));
+  if (n.op->view == ViewRole::kTranspose)
+    return ThroughTranspose(g.type(n.inputs[0]), out, n.attrs.Ints("perm"));
   switch (n.op->layout) {
     case LayoutRole::kRowMajor: return row_major;
     case LayoutRole::kChannelsLast: return out.rank() == 4 ? ChannelsLast() : row_major;
@@ -41,7 +47,9 @@ expr::IndexMap ChooseLayout(const Graph& g, const Node& n, const TensorType& out
       if (out.rank() != 4) return row_major;
       for (ValueId v : n.inputs) {
         // An operand that is repeated into the result has little say.
-        if (v != kNoValue && IsChannelsLast(g.type(v)) && 2 * g.type(v).num_elements() >= out.num_elements()) return ChannelsLast();
+        if (v != kNoValue && IsChannelsLast(g.type(v)) &&
+            2 * g.type(v).num_elements() >= out.num_elements())
+          return ChannelsLast();
       }
       return row_major;
   }
@@ -88,14 +96,16 @@ StatusOr<bool> AssignLayouts(Graph& g) {
     }
     nodes.push_back(std::move(n));
   }
-  // Graph outputs: row-major, by a copy where the bytes differ. Where only unit extents stand elsewhere, the type is told so.
+  // Graph outputs: row-major, by a copy where the bytes differ. Where only unit extents stand
+  // elsewhere, the type is told so.
   for (GraphOutput& o : g.outputs) {
     const TensorType t = g.type(o.value);
     if (t.IsRowMajor()) {
       g.values[o.value].type.layout = expr::IndexMap::Identity(t.rank());
       continue;
     }
-    const ValueId copy = g.AddValue(g.values[o.value].name + "_row_major", TensorType::Of(t.dtype, t.shape));
+    const ValueId copy =
+        g.AddValue(g.values[o.value].name + "_row_major", TensorType::Of(t.dtype, t.shape));
     nodes.push_back(Copy(g, o.value, copy, o.name));
     o.value = copy;
     changed = true;
@@ -114,8 +124,8 @@ StatusOr<bool> MarkViews(Graph& g) {
   return changed;
 }
 
-// Each graph output must be memory of its own that a kernel writes: one that shares bytes with a graph input, a constant
-// or another output is copied.
+// Each graph output must be memory of its own that a kernel writes: one that shares bytes with a
+// graph input, a constant or another output is copied.
 StatusOr<bool> SeparateOutputs(Graph& g) {
   std::vector<ValueId> root(g.values.size());
   for (size_t i = 0; i < root.size(); ++i) root[i] = static_cast<ValueId>(i);
@@ -131,7 +141,8 @@ StatusOr<bool> SeparateOutputs(Graph& g) {
       taken[r] = true;
       continue;
     }
-    const ValueId copy = g.AddValue(g.values[o.value].name + "_output", TensorType::Of(g.type(o.value).dtype, g.type(o.value).shape));
+    const ValueId copy = g.AddValue(g.values[o.value].name + "_output",
+                                    TensorType::Of(g.type(o.value).dtype, g.type(o.value).shape));
     g.nodes.push_back(Copy(g, o.value, copy, o.name));
     o.value = copy;
     changed = true;

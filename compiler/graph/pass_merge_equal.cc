@@ -1,5 +1,5 @@
-// Nodes with equal operator, attributes and inputs compute the same: the later ones go. Constants with equal type and
-// bytes are one.
+// Nodes with equal operator, attributes and inputs compute the same: the later ones go. Constants
+// with equal type and bytes are one.
 #include <fmt/format.h>
 
 #include <unordered_map>
@@ -48,7 +48,8 @@ StatusOr<bool> MergeEqualNodes(Graph& g) {
     for (ValueId& v : n.inputs) v = v == kNoValue ? v : same[v];
     auto [it, fresh] = first.emplace(KeyOf(n), static_cast<int>(i));
     if (fresh) continue;
-    for (size_t k = 0; k < n.outputs.size(); ++k) same[n.outputs[k]] = g.nodes[it->second].outputs[k];
+    for (size_t k = 0; k < n.outputs.size(); ++k)
+      same[n.outputs[k]] = g.nodes[it->second].outputs[k];
     n.op = nullptr;
     changed = true;
   }

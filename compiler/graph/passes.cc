@@ -9,7 +9,8 @@ namespace {
 
 constexpr Pass kPasses[] = {
     {"remove-identities", RemoveIdentities},
-    // What only depends on constants goes first: every later pattern wants to see its weights and zeros as constants.
+    // What only depends on constants goes first: every later pattern wants to see its weights and
+    // zeros as constants.
     {"fold-constants", FoldConstants},
     {"remove-dead-nodes", RemoveDeadNodes},
     // Equal nodes merge before patterns ask whether a value has a single reader.
@@ -25,31 +26,38 @@ constexpr Pass kPasses[] = {
     {"remove-identities", RemoveIdentities},
     {"merge-equal-nodes", MergeEqualNodes},
     {"remove-dead-nodes", RemoveDeadNodes},
-    // From here on types have physical layouts. Nothing above looks at one, nothing below rewrites operators.
+    // From here on types have physical layouts. Nothing above looks at one, nothing below rewrites
+    // operators.
     {"assign-layouts", AssignLayouts},
     // Which transposes and reshapes are free depends on the layouts.
     {"mark-views", MarkViews},
-    // Last: it inserts the copies that graph outputs need once it is known which values share bytes.
+    // Last: it inserts the copies that graph outputs need once it is known which values share
+    // bytes.
     {"separate-outputs", SeparateOutputs},
 };
 
 StatusOr<PassResult> RunOne(Graph& g, const Pass& pass, const PassOptions& options) {
   PassResult r;
   r.name = std::string(pass.name);
-  if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) != options.disabled.end()) return r;
+  if (std::find(options.disabled.begin(), options.disabled.end(), pass.name) !=
+      options.disabled.end())
+    return r;
   const int64_t start = options.now_ns ? options.now_ns() : 0;
   auto changed = pass.run(g);
   if (!changed.ok()) return Annotate(changed.status(), fmt::format("graph pass {}", pass.name));
   r.changed = *changed;
   if (options.now_ns) r.nanoseconds = options.now_ns() - start;
-  if (Status s = Verify(g); !s.ok()) return Annotate(s, fmt::format("after graph pass {}", pass.name));
+  if (Status s = Verify(g); !s.ok())
+    return Annotate(s, fmt::format("after graph pass {}", pass.name));
   if (r.changed && options.dump) options.dump(pass.name, g);
   return r;
 }
 
 Status Known(std::span<const std::string> names) {
   for (const std::string& name : names) {
-    if (std::any_of(std::begin(kPasses), std::end(kPasses), [&](const Pass& p) { return p.name == name; })) continue;
+    if (std::any_of(std::begin(kPasses), std::end(kPasses),
+                    [&](const Pass& p) { return p.name == name; }))
+      continue;
     std::string known;
     for (const Pass& p : kPasses) {
       if (known.find(p.name) == std::string::npos) known += " " + std::string(p.name);
@@ -73,12 +81,14 @@ StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options
   return results;
 }
 
-StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::string> names, const PassOptions& options) {
+StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::string> names,
+                                            const PassOptions& options) {
   WHET_RETURN_IF_ERROR(Known(names));
   WHET_RETURN_IF_ERROR(Known(options.disabled));
   std::vector<PassResult> results;
   for (const std::string& name : names) {
-    const Pass* pass = std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& p) { return p.name == name; });
+    const Pass* pass = std::find_if(std::begin(kPasses), std::end(kPasses),
+                                    [&](const Pass& p) { return p.name == name; });
     WHET_ASSIGN_OR_RETURN(PassResult r, RunOne(g, *pass, options));
     results.push_back(std::move(r));
   }

@@ -1,5 +1,6 @@
-// Graph passes: each is a function of one graph in one file; the ordered list with the reasons for the order is in
-// passes.cc. The wrapper verifies after each pass, reports which changed the graph, and can switch one off.
+// Graph passes: each is a function of one graph in one file; the ordered list with the reasons for
+// the order is in passes.cc. The wrapper verifies after each pass, reports which changed the graph,
+// and can switch one off.
 #pragma once
 #include <functional>
 #include <span>
@@ -18,7 +19,8 @@ struct Pass {
   PassFn run;
 };
 
-// The whole list, in order. A name may occur more than once: switching it off switches off all of them.
+// The whole list, in order. A name may occur more than once: switching it off switches off all of
+// them.
 std::span<const Pass> Passes();
 
 struct PassResult {
@@ -28,14 +30,16 @@ struct PassResult {
 };
 struct PassOptions {
   std::vector<std::string> disabled;
-  // Called after a pass that changed the graph; may be null. `--dump-after NAME` filters by name in the caller.
+  // Called after a pass that changed the graph; may be null. `--dump-after NAME` filters by name in
+  // the caller.
   std::function<void(std::string_view pass, const Graph&)> dump;
   std::function<int64_t()> now_ns;  // monotonic; null: no timing
 };
 
 StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options = {});
 // Named passes in the given order, for `whet opt` and golden tests.
-StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::string> names, const PassOptions& options);
+StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::string> names,
+                                            const PassOptions& options);
 
 StatusOr<bool> FoldConstants(Graph& g);
 StatusOr<bool> RemoveIdentities(Graph& g);

@@ -8,7 +8,9 @@
 namespace whet::graph {
 namespace {
 
-bool IsAlnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool IsAlnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 bool IsWord(char c) { return IsAlnum(c) || c == '_' || c == '.'; }
 bool IsName(char c) { return IsWord(c) || c == ':' || c == '/' || c == '-'; }
 
@@ -24,7 +26,8 @@ Status Scanner::Error(std::string_view message) const {
   const std::string_view before = text_.substr(0, std::min(at_, text_.size()));
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-  return InvalidArgument("{} text, line {}, column {}: {}", what_, line, before.size() - start + 1, message);
+  return InvalidArgument("{} text, line {}, column {}: {}", what_, line, before.size() - start + 1,
+                         message);
 }
 
 void Scanner::Space() {
@@ -146,7 +149,8 @@ std::string Quote(std::string_view text) {
 }
 
 std::string QuoteName(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), IsName) ? std::string(name) : Quote(name);
+  return !name.empty() && std::all_of(name.begin(), name.end(), IsName) ? std::string(name)
+                                                                        : Quote(name);
 }
 
 }  // namespace whet::graph

@@ -1,5 +1,6 @@
-// A small scanner for the text forms of graphs and workloads. Blanks between tokens do not matter, `#` starts a comment.
-// It reads untrusted text: every method is total and errors name line and column. Borrows the text.
+// A small scanner for the text forms of graphs and workloads. Blanks between tokens do not matter,
+// `#` starts a comment. It reads untrusted text: every method is total and errors name line and
+// column. Borrows the text.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +22,8 @@ class Scanner {
   StatusOr<std::string> Name();    // a word that may hold ':', '/' and '-' too, or a quoted string
   StatusOr<std::string> Quoted();  // "..." with \" \\ \n \xHH
   StatusOr<int64_t> Integer();
-  StatusOr<std::string_view> Until(std::string_view end);  // consumes `end`, which is not part of the result
+  StatusOr<std::string_view> Until(
+      std::string_view end);  // consumes `end`, which is not part of the result
   std::string_view Rest() const { return text_.substr(at_); }
   void Advance(size_t n) { at_ += n; }
   Status Error(std::string_view message) const;

@@ -56,8 +56,8 @@ Status CheckShape(DType dtype, const std::vector<int64_t>& shape) {
     if (d < 0) return InvalidArgument("negative extent in shape [{}]", fmt::join(shape, ","));
     // A zero extent makes the product zero, yet the other extents must not be able to overflow.
     if (__builtin_mul_overflow(bytes, d == 0 ? 1 : d, &bytes) || bytes > kMaxTensorBytes) {
-      return InvalidArgument("shape [{}] of {} exceeds the limit of 2^40 bytes", fmt::join(shape, ","),
-                             whet::ToString(dtype));
+      return InvalidArgument("shape [{}] of {} exceeds the limit of 2^40 bytes",
+                             fmt::join(shape, ","), whet::ToString(dtype));
     }
   }
   return OkStatus();
@@ -79,7 +79,8 @@ StatusOr<TensorType> ParseTensorType(Scanner& in) {
   WHET_ASSIGN_OR_RETURN(std::string_view map, in.Until(")>"));
   WHET_ASSIGN_OR_RETURN(t.layout, expr::IndexMap::Parse(std::string(map) + ")"));
   if (t.layout.vars.size() != t.shape.size() || (t.rank() > 0 && t.Order().empty())) {
-    return in.Error(fmt::format("layout '{})' is not a permutation of {} dimensions", map, t.rank()));
+    return in.Error(
+        fmt::format("layout '{})' is not a permutation of {} dimensions", map, t.rank()));
   }
   return t;
 }

@@ -1,6 +1,7 @@
-// The type of a value: element type, logical shape, and the physical layout as an index map of the logical indices.
-// Shapes are static; everything above asks for logical indices and only the layout says where the bytes are.
-// Values are plain and copyable. Text: `f32[1,24,64,64]`, with a layout `f32[1,24,64,64]<(a, b, c, d) -> (a, c, d, b)>`.
+// The type of a value: element type, logical shape, and the physical layout as an index map of the
+// logical indices. Shapes are static; everything above asks for logical indices and only the layout
+// says where the bytes are. Values are plain and copyable. Text: `f32[1,24,64,64]`, with a layout
+// `f32[1,24,64,64]<(a, b, c, d) -> (a, c, d, b)>`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,8 +13,9 @@
 
 namespace whet::graph {
 
-// Caps on what a model may ask for. Rank: ONNX models in use stay below 7. Bytes: no device we target holds a tensor
-// of 2^40 bytes, and below it no product of extents and element size overflows.
+// Caps on what a model may ask for. Rank: ONNX models in use stay below 7. Bytes: no device we
+// target holds a tensor of 2^40 bytes, and below it no product of extents and element size
+// overflows.
 inline constexpr int kMaxRank = 8;
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
 
@@ -38,8 +40,8 @@ bool operator==(const TensorType& a, const TensorType& b);
 // Extents non-negative, rank and bytes within the caps (checked arithmetic).
 Status CheckShape(DType dtype, const std::vector<int64_t>& shape);
 
-// Physical order without unit extents: two tensors of equal element type hold equal bytes for equal elements when
-// these agree (see IsPhysicalView in layout terms).
+// Physical order without unit extents: two tensors of equal element type hold equal bytes for equal
+// elements when these agree (see IsPhysicalView in layout terms).
 std::vector<int> SignificantOrder(const TensorType& t);
 
 StatusOr<TensorType> ParseTensorType(Scanner& in);

@@ -32,7 +32,8 @@ std::string ConstantText(const Constant& c) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const OpCatalog& catalog, const std::vector<ConstantPtr>& constants) : in_(text, "graph") {
+  Parser(std::string_view text, const OpCatalog& catalog, const std::vector<ConstantPtr>& constants)
+      : in_(text, "graph") {
     g_.catalog = &catalog;
     for (const ConstantPtr& c : constants) constants_.emplace(c->hash().Hex(), c);
   }
@@ -41,7 +42,8 @@ class Parser {
     WHET_RETURN_IF_ERROR(in_.Expect("graph"));
     WHET_ASSIGN_OR_RETURN(g_.name, in_.Quoted());
     while (!in_.AtEnd()) {
-      // A value may be called "input" or "output": then a colon follows at once, which these forms do not have.
+      // A value may be called "input" or "output": then a colon follows at once, which these forms
+      // do not have.
       if (in_.Accept("input ")) {
         WHET_RETURN_IF_ERROR(Input());
       } else if (in_.Accept("const ")) {
@@ -83,14 +85,16 @@ class Parser {
     if (in_.Accept("@")) {
       WHET_ASSIGN_OR_RETURN(std::string hash, in_.Word());
       auto it = constants_.find(hash);
-      if (it == constants_.end()) return in_.Error(fmt::format("constant @{} is not at hand", hash));
+      if (it == constants_.end())
+        return in_.Error(fmt::format("constant @{} is not at hand", hash));
       Define(d.first, std::move(d.second), it->second);
       return OkStatus();
     }
     WHET_RETURN_IF_ERROR(in_.Expect("="));
     WHET_ASSIGN_OR_RETURN(AttrValue list, ParseAttrValue(in_));
     const int64_t n = d.second.num_elements();
-    if (const auto* ints = std::get_if<std::vector<int64_t>>(&list); ints && static_cast<int64_t>(ints->size()) == n) {
+    if (const auto* ints = std::get_if<std::vector<int64_t>>(&list);
+        ints && static_cast<int64_t>(ints->size()) == n) {
       if (d.second.dtype == DType::kI64) {
         Define(d.first, d.second, Constant::OfInts(d.second.shape, *ints));
         return OkStatus();
@@ -100,7 +104,8 @@ class Parser {
       return OkStatus();
     }
     const auto* floats = std::get_if<std::vector<double>>(&list);
-    if (floats == nullptr || static_cast<int64_t>(floats->size()) != n) return in_.Error(fmt::format("expected {} elements", n));
+    if (floats == nullptr || static_cast<int64_t>(floats->size()) != n)
+      return in_.Error(fmt::format("expected {} elements", n));
     Define(d.first, d.second, Constant::OfDoubles(d.second.dtype, d.second.shape, *floats));
     return OkStatus();
   }
@@ -181,19 +186,25 @@ std::string NodeText(const Graph& g, const Node& n) {
 
 std::string ToString(const Graph& g) {
   std::string s = fmt::format("graph {}\n", Quote(g.name));
-  for (ValueId v : g.inputs) s += fmt::format("  input {}: {}\n", QuoteName(g.values[v].name), g.type(v).ToString());
+  for (ValueId v : g.inputs)
+    s += fmt::format("  input {}: {}\n", QuoteName(g.values[v].name), g.type(v).ToString());
   for (const Value& v : g.values) {
-    if (v.constant) s += fmt::format("  const {}: {}{}\n", QuoteName(v.name), v.type.ToString(), ConstantText(*v.constant));
+    if (v.constant)
+      s += fmt::format("  const {}: {}{}\n", QuoteName(v.name), v.type.ToString(),
+                       ConstantText(*v.constant));
   }
   for (const Node& n : g.nodes) {
     if (n.op != nullptr) s += NodeText(g, n);
   }
-  for (const GraphOutput& o : g.outputs) s += fmt::format("  output {} = {}\n", Quote(o.name), QuoteName(g.values[o.value].name));
+  for (const GraphOutput& o : g.outputs)
+    s += fmt::format("  output {} = {}\n", Quote(o.name), QuoteName(g.values[o.value].name));
   return s;
 }
 
-StatusOr<Graph> ParseGraph(std::string_view text, const OpCatalog& catalog, const std::vector<ConstantPtr>& constants) {
-  if (text.size() > kMaxGraphText) return InvalidArgument("graph text of {} bytes; the limit is 64 MiB", text.size());
+StatusOr<Graph> ParseGraph(std::string_view text, const OpCatalog& catalog,
+                           const std::vector<ConstantPtr>& constants) {
+  if (text.size() > kMaxGraphText)
+    return InvalidArgument("graph text of {} bytes; the limit is 64 MiB", text.size());
   return Parser(text, catalog, constants).Run();
 }
 

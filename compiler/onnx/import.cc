@@ -19,8 +19,8 @@
 namespace whet::onnx {
 namespace {
 
-using graph::AttrValue;
 using graph::Attrs;
+using graph::AttrValue;
 using graph::Graph;
 using graph::ValueId;
 using onnx_schema::AttributeProto;
@@ -28,18 +28,22 @@ using onnx_schema::GraphProto;
 using onnx_schema::ModelProto;
 using onnx_schema::NodeProto;
 
-constexpr ValueId kPoisoned = -2;  // of a node that has a problem: what reads it is not reported again
+constexpr ValueId kPoisoned =
+    -2;  // of a node that has a problem: what reads it is not reported again
 constexpr int kMaxOutputs = 4096;  // of one node
 
 // Attributes that hold an element type, which records take by our name.
-bool HoldsElementType(std::string_view op, std::string_view attr) { return op == "Cast" && attr == "to"; }
+bool HoldsElementType(std::string_view op, std::string_view attr) {
+  return op == "Cast" && attr == "to";
+}
 
 std::string LabelOf(const NodeProto& n) {
   if (!n.name().empty()) return n.name();
   return n.output_size() > 0 && !n.output(0).empty() ? n.output(0) : n.op_type();
 }
 
-Status ReadAttribute(const NodeProto& n, AttributeProto& a, Attrs* attrs, std::vector<std::pair<std::string, graph::ConstantPtr>>* tensors) {
+Status ReadAttribute(const NodeProto& n, AttributeProto& a, Attrs* attrs,
+                     std::vector<std::pair<std::string, graph::ConstantPtr>>* tensors) {
   if (attrs->Find(a.name()) != nullptr) return InvalidArgument("attribute '{}' twice", a.name());
   switch (a.type()) {
     case AttributeProto::INT:
@@ -52,21 +56,28 @@ Status ReadAttribute(const NodeProto& n, AttributeProto& a, Attrs* attrs, std::v
       return OkStatus();
     case AttributeProto::FLOAT: attrs->Set(a.name(), static_cast<double>(a.f())); return OkStatus();
     case AttributeProto::STRING: attrs->Set(a.name(), a.s()); return OkStatus();
-    case AttributeProto::INTS: attrs->Set(a.name(), std::vector<int64_t>(a.ints().begin(), a.ints().end())); return OkStatus();
-    case AttributeProto::FLOATS: attrs->Set(a.name(), std::vector<double>(a.floats().begin(), a.floats().end())); return OkStatus();
+    case AttributeProto::INTS:
+      attrs->Set(a.name(), std::vector<int64_t>(a.ints().begin(), a.ints().end()));
+      return OkStatus();
+    case AttributeProto::FLOATS:
+      attrs->Set(a.name(), std::vector<double>(a.floats().begin(), a.floats().end()));
+      return OkStatus();
     case AttributeProto::TENSOR: {
       auto c = TakeTensor(*a.mutable_t());
       if (!c.ok()) return Annotate(c.status(), fmt::format("attribute '{}'", a.name()));
       tensors->emplace_back(a.name(), std::move(*c));
       return OkStatus();
     }
-    default: return Unimplemented("attribute '{}' has type {}, which is not supported", a.name(), AttributeProto::AttributeType_Name(a.type()));
+    default:
+      return Unimplemented("attribute '{}' has type {}, which is not supported", a.name(),
+                           AttributeProto::AttributeType_Name(a.type()));
   }
 }
 
 class Importer {
  public:
-  Importer(ModelProto& model, const ImportOptions& options) : model_(model), options_(options), builder_(graph_) {}
+  Importer(ModelProto& model, const ImportOptions& options)
+      : model_(model), options_(options), builder_(graph_) {}
 
   StatusOr<Graph> Run() {
     graph_.catalog = &ops::Catalog();
@@ -100,7 +111,8 @@ class Importer {
     if (problems_.size() == 1 && problem_count_ == 1 && !unsupported_) return problems_[0];
     std::string text = problem_count_ == 1 ? "" : fmt::format("{} problems:", problem_count_);
     for (const Status& s : problems_) text += (text.empty() ? "" : "\n  ") + Message(s);
-    if (problem_count_ > static_cast<int64_t>(problems_.size())) text += fmt::format("\n  and {} more", problem_count_ - problems_.size());
+    if (problem_count_ > static_cast<int64_t>(problems_.size()))
+      text += fmt::format("\n  and {} more", problem_count_ - problems_.size());
     if (unsupported_) {
       text += "\nsupported operators:";
       for (const graph::OpRecord* op : graph_.catalog->All()) {
@@ -116,12 +128,16 @@ class Importer {
     for (const auto& set : model_.opset_import()) {
       if (!set.domain().empty() && set.domain() != "ai.onnx") continue;
       if (set.version() < 1 || set.version() > kMaxOpset) {
-        return Unimplemented("operator set version {} is not supported; 1 to {} are", set.version(), kMaxOpset);
+        return Unimplemented("operator set version {} is not supported; 1 to {} are", set.version(),
+                             kMaxOpset);
       }
       opset_ = static_cast<int>(set.version());
     }
-    if (model_.graph().node_size() > kMaxNodes) return ResourceExhausted("{} nodes exceed the limit of {}", model_.graph().node_size(), kMaxNodes);
-    if (model_.graph().sparse_initializer_size() > 0) return Unimplemented("sparse initializers are not supported");
+    if (model_.graph().node_size() > kMaxNodes)
+      return ResourceExhausted("{} nodes exceed the limit of {}", model_.graph().node_size(),
+                               kMaxNodes);
+    if (model_.graph().sparse_initializer_size() > 0)
+      return Unimplemented("sparse initializers are not supported");
     return OkStatus();
   }
 
@@ -134,7 +150,8 @@ class Importer {
       } else {
         v = builder_.Constant(t.name(), std::move(*c));
       }
-      if (!values_.emplace(t.name(), v).second) Problem(InvalidArgument("two initializers are called '{}'", t.name()));
+      if (!values_.emplace(t.name(), v).second)
+        Problem(InvalidArgument("two initializers are called '{}'", t.name()));
     }
   }
 
@@ -142,26 +159,35 @@ class Importer {
     std::vector<const onnx_schema::ValueInfoProto*> inputs;
     std::unordered_set<std::string> seen;
     for (const auto& v : model_.graph().input()) {
-      if (!seen.insert(v.name()).second) Problem(InvalidArgument("two inputs are called '{}'", v.name()));
-      // An input that an initializer gives a value is a constant (files of IR versions before 4 list all of them).
-      else if (!values_.count(v.name())) inputs.push_back(&v);
+      if (!seen.insert(v.name()).second)
+        Problem(InvalidArgument("two inputs are called '{}'", v.name()));
+      // An input that an initializer gives a value is a constant (files of IR versions before 4
+      // list all of them).
+      else if (!values_.count(v.name()))
+        inputs.push_back(&v);
     }
     std::vector<Status> problems;
-    for (InputType& t : ResolveInputs(inputs, options_, &problems)) values_[t.name] = builder_.Input(t.name, std::move(t.type));
+    for (InputType& t : ResolveInputs(inputs, options_, &problems))
+      values_[t.name] = builder_.Input(t.name, std::move(t.type));
     for (Status& s : problems) Problem(std::move(s));
     for (const auto* v : inputs) values_.try_emplace(v->name(), kPoisoned);
   }
 
-  // Execution order. Files are meant to be sorted; those that are not are sorted here, and cycles found.
+  // Execution order. Files are meant to be sorted; those that are not are sorted here, and cycles
+  // found.
   Status Order(std::vector<int>* order) {
     const GraphProto& g = model_.graph();
     std::unordered_map<std::string, int> producer;
     for (int i = 0; i < g.node_size(); ++i) {
       for (const std::string& out : g.node(i).output()) {
         if (out.empty()) continue;
-        if (values_.count(out)) return InvalidArgument("node '{}' computes '{}', which is an input or initializer", LabelOf(g.node(i)), out);
+        if (values_.count(out))
+          return InvalidArgument("node '{}' computes '{}', which is an input or initializer",
+                                 LabelOf(g.node(i)), out);
         auto [it, fresh] = producer.emplace(out, i);
-        if (!fresh) return InvalidArgument("nodes '{}' and '{}' both compute '{}'", LabelOf(g.node(it->second)), LabelOf(g.node(i)), out);
+        if (!fresh)
+          return InvalidArgument("nodes '{}' and '{}' both compute '{}'",
+                                 LabelOf(g.node(it->second)), LabelOf(g.node(i)), out);
       }
     }
     std::vector<int> waiting(static_cast<size_t>(g.node_size()), 0);
@@ -174,7 +200,8 @@ class Importer {
         readers[it->second].push_back(i);
       }
     }
-    std::priority_queue<int, std::vector<int>, std::greater<>> ready;  // lowest first: a sorted file keeps its order
+    std::priority_queue<int, std::vector<int>, std::greater<>>
+        ready;  // lowest first: a sorted file keeps its order
     for (int i = 0; i < g.node_size(); ++i) {
       if (waiting[i] == 0) ready.push(i);
     }
@@ -187,25 +214,30 @@ class Importer {
       }
     }
     if (static_cast<int>(order->size()) == g.node_size()) return OkStatus();
-    const auto stuck = std::find_if(waiting.begin(), waiting.end(), [](int n) { return n > 0; }) - waiting.begin();
-    return InvalidArgument("the graph has a cycle through or before node '{}'", LabelOf(g.node(static_cast<int>(stuck))));
+    const auto stuck =
+        std::find_if(waiting.begin(), waiting.end(), [](int n) { return n > 0; }) - waiting.begin();
+    return InvalidArgument("the graph has a cycle through or before node '{}'",
+                           LabelOf(g.node(static_cast<int>(stuck))));
   }
 
   void OneNode(NodeProto& n) {
     const size_t before = graph_.values.size();
     Status s = ImportNode(n);
     for (size_t v = before; v < graph_.values.size(); ++v) {
-      if (graph_.values[v].constant) folded_bytes_ += static_cast<int64_t>(graph_.values[v].constant->bytes().size());
+      if (graph_.values[v].constant)
+        folded_bytes_ += static_cast<int64_t>(graph_.values[v].constant->bytes().size());
     }
     if (s.ok() && folded_bytes_ > kMaxFoldedBytes) {
-      s = ResourceExhausted("constants computed at import exceed the limit of {} bytes", kMaxFoldedBytes);
+      s = ResourceExhausted("constants computed at import exceed the limit of {} bytes",
+                            kMaxFoldedBytes);
       full_ = true;
     }
     if (s.ok()) return;
     for (const std::string& out : n.output()) values_[out] = kPoisoned;
     // Cancelled stands for "an input already has a problem".
     if (s.code() != absl::StatusCode::kCancelled) {
-      Problem(Annotate(s, fmt::format("node '{}' ({}, operator set {})", LabelOf(n), n.op_type(), opset_)));
+      Problem(Annotate(
+          s, fmt::format("node '{}' ({}, operator set {})", LabelOf(n), n.op_type(), opset_)));
     }
   }
 
@@ -223,7 +255,8 @@ class Importer {
     std::vector<ValueId> inputs;
     for (const std::string& name : n.input()) {
       auto it = values_.find(name);
-      if (!name.empty() && it == values_.end()) return InvalidArgument("input '{}' is computed by nothing", name);
+      if (!name.empty() && it == values_.end())
+        return InvalidArgument("input '{}' is computed by nothing", name);
       if (!name.empty() && it->second == kPoisoned) return absl::CancelledError();
       inputs.push_back(name.empty() ? graph::kNoValue : it->second);
     }
@@ -232,16 +265,19 @@ class Importer {
     for (const std::string& out : n.output()) wanted.push_back(!out.empty());
     Attrs attrs;
     std::vector<std::pair<std::string, graph::ConstantPtr>> tensors;
-    for (AttributeProto& a : *n.mutable_attribute()) WHET_RETURN_IF_ERROR(ReadAttribute(n, a, &attrs, &tensors));
+    for (AttributeProto& a : *n.mutable_attribute())
+      WHET_RETURN_IF_ERROR(ReadAttribute(n, a, &attrs, &tensors));
     builder_.SetLabel(LabelOf(n));
-    graph::ImportContext c(builder_, n.op_type(), opset_, std::move(attrs), std::move(inputs), std::move(wanted));
+    graph::ImportContext c(builder_, n.op_type(), opset_, std::move(attrs), std::move(inputs),
+                           std::move(wanted));
     c.tensors = std::move(tensors);
     const auto first_new = static_cast<ValueId>(graph_.values.size());
     WHET_RETURN_IF_ERROR(op->import ? op->import(c) : DefaultImport(c));
     WHET_RETURN_IF_ERROR(c.CheckAllTaken());
     for (int i = 0; i < n.output_size(); ++i) {
       if (n.output(i).empty()) continue;
-      if (i >= static_cast<int>(c.outputs.size())) return Unimplemented("output {} is not supported", i);
+      if (i >= static_cast<int>(c.outputs.size()))
+        return Unimplemented("output {} is not supported", i);
       values_[n.output(i)] = c.outputs[i];
       // New values take the model's name; an identity may hand through one that has a name already.
       if (c.outputs[i] >= first_new) graph_.Rename(c.outputs[i], n.output(i));
@@ -258,7 +294,8 @@ class Importer {
     std::unordered_set<std::string> seen;
     for (const auto& o : model_.graph().output()) {
       auto it = values_.find(o.name());
-      if (!seen.insert(o.name()).second) Problem(InvalidArgument("two outputs are called '{}'", o.name()));
+      if (!seen.insert(o.name()).second)
+        Problem(InvalidArgument("two outputs are called '{}'", o.name()));
       if (it == values_.end()) {
         Problem(InvalidArgument("output '{}' is computed by nothing", o.name()));
       } else if (it->second != kPoisoned) {
@@ -283,11 +320,13 @@ class Importer {
 
 Status Parse(std::string_view bytes, ModelProto* model) {
   if (bytes.empty()) return InvalidArgument("the file is empty");
-  if (static_cast<int64_t>(bytes.size()) > kMaxFileBytes) return ResourceExhausted("{} bytes exceed the limit of {}", bytes.size(), kMaxFileBytes);
+  if (static_cast<int64_t>(bytes.size()) > kMaxFileBytes)
+    return ResourceExhausted("{} bytes exceed the limit of {}", bytes.size(), kMaxFileBytes);
   // A damaged file is reported once, by us, and not a second time by the library on standard error.
   google::protobuf::LogSilencer quiet;
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return InvalidArgument("it is no ONNX model, or it is truncated or damaged ({} bytes)", bytes.size());
+    return InvalidArgument("it is no ONNX model, or it is truncated or damaged ({} bytes)",
+                           bytes.size());
   }
   return OkStatus();
 }
@@ -299,14 +338,16 @@ StatusOr<Graph> ImportMessage(std::string_view bytes, const ImportOptions& optio
 }
 
 StatusOr<Graph> ImportPath(const std::string& path, const ImportOptions& options) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0) return NotFound("{}", std::strerror(errno));
   if (S_ISDIR(info.st_mode)) return InvalidArgument("it is a folder, not a file");
   if (!S_ISREG(info.st_mode)) return InvalidArgument("it is not a regular file");
-  if (info.st_size > kMaxFileBytes) return ResourceExhausted("{} bytes exceed the limit of {}", info.st_size, kMaxFileBytes);
+  if (info.st_size > kMaxFileBytes)
+    return ResourceExhausted("{} bytes exceed the limit of {}", info.st_size, kMaxFileBytes);
   std::ifstream in(path, std::ios::binary);
   std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  if (!in || !in.read(bytes.data(), info.st_size)) return Unavailable("it cannot be read: {}", std::strerror(errno));
+  if (!in || !in.read(bytes.data(), info.st_size))
+    return Unavailable("it cannot be read: {}", std::strerror(errno));
   ModelProto model;
   WHET_RETURN_IF_ERROR(Parse(bytes, &model));
   bytes = {};  // the message has its own copy of the weights, which the graph takes over

@@ -1,9 +1,9 @@
-// From an ONNX file to a graph, through the operator catalog. Shapes are made static here: symbolic dimensions of inputs
-// get values from `shapes`, shape arithmetic folds away, and constants end up as shared bytes. All problems of a model are
-// collected (up to kMaxProblems) and reported at once.
+// From an ONNX file to a graph, through the operator catalog. Shapes are made static here: symbolic
+// dimensions of inputs get values from `shapes`, shape arithmetic folds away, and constants end up
+// as shared bytes. All problems of a model are collected (up to kMaxProblems) and reported at once.
 //
-// The file is untrusted: sizes, counts, ranks and products have caps, cycles and duplicate names are found, external data
-// is refused. Pure functions of file and options.
+// The file is untrusted: sizes, counts, ranks and products have caps, cycles and duplicate names
+// are found, external data is refused. Pure functions of file and options.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,7 +15,8 @@
 
 namespace whet::onnx {
 
-inline constexpr int64_t kMaxFileBytes = (int64_t{1} << 31) - 1;  // a protobuf message cannot be larger
+inline constexpr int64_t kMaxFileBytes =
+    (int64_t{1} << 31) - 1;  // a protobuf message cannot be larger
 inline constexpr int kMaxNodes = 1'000'000;
 inline constexpr int kMaxProblems = 20;
 inline constexpr int kMaxOpset = 20;

@@ -18,7 +18,9 @@ std::string DeclaredShape(const ValueInfoProto& v) {
   std::string s;
   for (const auto& d : v.type().tensor_type().shape().dim()) {
     s += s.empty() ? "" : ",";
-    s += d.has_dim_value() ? std::to_string(d.dim_value()) : d.dim_param().empty() ? "?" : d.dim_param();
+    s += d.has_dim_value()       ? std::to_string(d.dim_value())
+         : d.dim_param().empty() ? "?"
+                                 : d.dim_param();
   }
   return s;
 }
@@ -26,7 +28,8 @@ std::string DeclaredShape(const ValueInfoProto& v) {
 // The same with a number in every place, for the message that shows the flag.
 std::string ExampleShape(const ValueInfoProto& v) {
   std::string s;
-  for (const auto& d : v.type().tensor_type().shape().dim()) s += (s.empty() ? "" : ",") + std::to_string(d.has_dim_value() ? d.dim_value() : 1);
+  for (const auto& d : v.type().tensor_type().shape().dim())
+    s += (s.empty() ? "" : ",") + std::to_string(d.has_dim_value() ? d.dim_value() : 1);
   return s.empty() ? "1" : s;
 }
 
@@ -40,25 +43,29 @@ class Resolver {
     if (it == options_.shapes.end() || !v.type().tensor_type().has_shape()) return OkStatus();
     const auto& dims = v.type().tensor_type().shape().dim();
     if (dims.size() != static_cast<int>(it->second.size())) {
-      return InvalidArgument("--shape {}={}: the input has {} dimensions ({})", v.name(), fmt::join(it->second, ","), dims.size(), DeclaredShape(v));
+      return InvalidArgument("--shape {}={}: the input has {} dimensions ({})", v.name(),
+                             fmt::join(it->second, ","), dims.size(), DeclaredShape(v));
     }
     for (int i = 0; i < dims.size(); ++i) {
       const int64_t wanted = it->second[i];
       const TensorShapeProto::Dimension& d = dims.Get(i);
       if (d.has_dim_value() && d.dim_value() != wanted) {
-        return InvalidArgument("--shape {}={}: dimension {} of the input is {}, not {}", v.name(), fmt::join(it->second, ","), i, d.dim_value(), wanted);
+        return InvalidArgument("--shape {}={}: dimension {} of the input is {}, not {}", v.name(),
+                               fmt::join(it->second, ","), i, d.dim_value(), wanted);
       }
       if (d.dim_param().empty()) continue;
       auto [bound, fresh] = bound_.try_emplace(d.dim_param(), wanted);
       if (!fresh && bound->second != wanted) {
-        return InvalidArgument("--shape {}={}: dimension '{}' is {} elsewhere, not {}", v.name(), fmt::join(it->second, ","), d.dim_param(), bound->second, wanted);
+        return InvalidArgument("--shape {}={}: dimension '{}' is {} elsewhere, not {}", v.name(),
+                               fmt::join(it->second, ","), d.dim_param(), bound->second, wanted);
       }
     }
     return OkStatus();
   }
 
   StatusOr<graph::TensorType> Type(const ValueInfoProto& v) const {
-    if (!v.type().has_tensor_type()) return Unimplemented("it is no tensor; only tensors are supported");
+    if (!v.type().has_tensor_type())
+      return Unimplemented("it is no tensor; only tensors are supported");
     WHET_ASSIGN_OR_RETURN(DType dtype, DTypeOf(v.type().tensor_type().elem_type()));
     WHET_ASSIGN_OR_RETURN(std::vector<int64_t> shape, Shape(v));
     WHET_RETURN_IF_ERROR(graph::CheckShape(dtype, shape));
@@ -69,7 +76,9 @@ class Resolver {
   StatusOr<std::vector<int64_t>> Shape(const ValueInfoProto& v) const {
     auto it = options_.shapes.find(v.name());
     if (it != options_.shapes.end()) return it->second;
-    if (!v.type().tensor_type().has_shape()) return InvalidArgument("its rank is not known; give its shape, for instance --shape {}=1,3,224,224", v.name());
+    if (!v.type().tensor_type().has_shape())
+      return InvalidArgument(
+          "its rank is not known; give its shape, for instance --shape {}=1,3,224,224", v.name());
     std::vector<int64_t> shape;
     const auto& dims = v.type().tensor_type().shape().dim();
     for (int i = 0; i < dims.size(); ++i) {
@@ -80,8 +89,11 @@ class Resolver {
       } else if (!d.dim_param().empty() && bound != bound_.end()) {
         shape.push_back(bound->second);
       } else {
-        return InvalidArgument("dimension {} ('{}') of shape ({}) is symbolic; give its shape, for instance --shape {}={}", i,
-                               d.dim_param().empty() ? "?" : d.dim_param(), DeclaredShape(v), v.name(), ExampleShape(v));
+        return InvalidArgument(
+            "dimension {} ('{}') of shape ({}) is symbolic; give its shape, for instance --shape "
+            "{}={}",
+            i, d.dim_param().empty() ? "?" : d.dim_param(), DeclaredShape(v), v.name(),
+            ExampleShape(v));
       }
     }
     return shape;
@@ -93,15 +105,17 @@ class Resolver {
 
 }  // namespace
 
-std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& inputs, const ImportOptions& options,
-                                     std::vector<Status>* problems) {
+std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& inputs,
+                                     const ImportOptions& options, std::vector<Status>* problems) {
   Resolver resolver(options);
   std::string names;
   for (const ValueInfoProto* v : inputs) names += (names.empty() ? "" : ", ") + v->name();
   for (const auto& [name, shape] : options.shapes) {
     bool known = false;
     for (const ValueInfoProto* v : inputs) known |= v->name() == name;
-    if (!known) problems->push_back(InvalidArgument("--shape names '{}', which is no input; inputs: {}", name, names));
+    if (!known)
+      problems->push_back(
+          InvalidArgument("--shape names '{}', which is no input; inputs: {}", name, names));
   }
   for (const ValueInfoProto* v : inputs) {
     if (Status s = resolver.Bind(*v); !s.ok()) problems->push_back(s);
@@ -121,18 +135,21 @@ std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& i
 StatusOr<std::pair<std::string, std::vector<int64_t>>> ParseShapeOption(std::string_view text) {
   // The last '=': names of inputs may hold one, extents do not.
   const size_t equals = text.rfind('=');
-  if (equals == std::string_view::npos || equals == 0) return InvalidArgument("shape '{}': expected NAME=D,D,... as in x=1,3,224,224", text);
+  if (equals == std::string_view::npos || equals == 0)
+    return InvalidArgument("shape '{}': expected NAME=D,D,... as in x=1,3,224,224", text);
   std::vector<int64_t> shape;
   std::string_view rest = text.substr(equals + 1);
   while (!rest.empty()) {
     int64_t v = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), v);
     const auto used = static_cast<size_t>(end - rest.data());
-    if (error != std::errc() || v < 0) return InvalidArgument("shape '{}': '{}' does not start with an extent", text, rest);
+    if (error != std::errc() || v < 0)
+      return InvalidArgument("shape '{}': '{}' does not start with an extent", text, rest);
     shape.push_back(v);
     rest.remove_prefix(used);
     if (rest.empty()) break;
-    if (rest[0] != ',' || rest.size() == 1) return InvalidArgument("shape '{}': expected ',' and an extent at '{}'", text, rest);
+    if (rest[0] != ',' || rest.size() == 1)
+      return InvalidArgument("shape '{}': expected ',' and an extent at '{}'", text, rest);
     rest.remove_prefix(1);
   }
   return std::pair(std::string(text.substr(0, equals)), std::move(shape));

@@ -1,4 +1,5 @@
-// Static types for the inputs of a model: symbolic dimensions take the values of --shape. Internal to compiler/onnx.
+// Static types for the inputs of a model: symbolic dimensions take the values of --shape. Internal
+// to compiler/onnx.
 #pragma once
 #include <map>
 #include <string>
@@ -15,9 +16,10 @@ struct InputType {
   graph::TensorType type;
 };
 
-// `inputs` are those that no initializer gives a value. A dimension parameter that one shape option binds is bound for
-// all inputs. Problems are appended to `problems`; the result then leaves out the inputs that have one.
-std::vector<InputType> ResolveInputs(const std::vector<const onnx_schema::ValueInfoProto*>& inputs, const ImportOptions& options,
-                                     std::vector<Status>* problems);
+// `inputs` are those that no initializer gives a value. A dimension parameter that one shape option
+// binds is bound for all inputs. Problems are appended to `problems`; the result then leaves out
+// the inputs that have one.
+std::vector<InputType> ResolveInputs(const std::vector<const onnx_schema::ValueInfoProto*>& inputs,
+                                     const ImportOptions& options, std::vector<Status>* problems);
 
 }  // namespace whet::onnx

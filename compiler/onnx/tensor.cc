@@ -49,20 +49,26 @@ StatusOr<DType> DTypeOf(int32_t onnx_type) {
     case TensorProto::INT32: return DType::kI32;
     case TensorProto::INT64: return DType::kI64;
     case TensorProto::BOOL: return DType::kBool;
-    default: return Unimplemented("element type {} is not supported; f32, f64, f16, bf16, i8, u8, i32, i64 and bool are", OnnxTypeName(onnx_type));
+    default:
+      return Unimplemented(
+          "element type {} is not supported; f32, f64, f16, bf16, i8, u8, i32, i64 and bool are",
+          OnnxTypeName(onnx_type));
   }
 }
 
 std::string OnnxTypeName(int32_t onnx_type) {
   if (!TensorProto::DataType_IsValid(onnx_type)) return fmt::format("number {}", onnx_type);
   std::string name = TensorProto::DataType_Name(static_cast<TensorProto::DataType>(onnx_type));
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return name;
 }
 
 StatusOr<graph::ConstantPtr> TakeTensor(TensorProto& t) {
   if (t.data_location() == TensorProto::EXTERNAL || t.external_data_size() > 0) {
-    return Unimplemented("its data is in an external file, which is not supported; save the model as one file");
+    return Unimplemented(
+        "its data is in an external file, which is not supported; save the model as one file");
   }
   if (t.has_segment()) return Unimplemented("its data is in segments, which is not supported");
   WHET_ASSIGN_OR_RETURN(DType dtype, DTypeOf(t.data_type()));

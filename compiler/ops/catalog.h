@@ -1,5 +1,5 @@
-// The operator catalog: every record, by name. Explicit calls, because a self-registering static in a static library is
-// dropped by the linker.
+// The operator catalog: every record, by name. Explicit calls, because a self-registering static in
+// a static library is dropped by the linker.
 #pragma once
 #include "compiler/graph/op.h"
 

@@ -38,7 +38,8 @@ Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs ou
   return OkStatus();
 }
 
-Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs out,
+                       bool want_err) {
   const RefTensor &a = *in[0], &b = *in[1];
   RefTensor& y = out[0];
   const double unit = Roundoff(y.dtype) * s.ulp;
@@ -52,7 +53,8 @@ Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs 
     y.value[i] = Wrap(y.dtype, s.value(v, p, q));
     if (!err) return;
     const double ea = a.ErrAt(at), eb = b.ErrAt(from_b[i]);
-    y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) + (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
+    y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) +
+               (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
   });
   return OkStatus();
 }
@@ -76,11 +78,16 @@ OpRecord Unary(UnarySpec spec) {
     out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
     return OkStatus();
   };
-  r.te = [te = spec.te, stage = StageName(spec.name)](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
-    return std::vector<Buffer>{b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape),
-                                         [&](const std::vector<Expr>& i) { return te(v, expr::Load(in[0], i)); })};
+  r.te = [te = spec.te, stage = StageName(spec.name)](
+             const OpView& v, const std::vector<Buffer>& in,
+             te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+    return std::vector<Buffer>{
+        b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape),
+                  [&](const std::vector<Expr>& i) { return te(v, expr::Load(in[0], i)); })};
   };
-  r.flops = [per = spec.flops_per_element](const OpView& v) { return per * v.out[0]->num_elements(); };
+  r.flops = [per = spec.flops_per_element](const OpView& v) {
+    return per * v.out[0]->num_elements();
+  };
   r.reference = [spec = std::move(spec)](const OpView& v, Inputs in, Outputs out, bool want_err) {
     return UnaryReference(spec, v, in, out, want_err);
   };
@@ -106,10 +113,13 @@ OpRecord Binary(BinarySpec spec) {
     out->push_back(TensorType::Of(compare ? DType::kBool : v.in[0]->dtype, std::move(shape)));
     return OkStatus();
   };
-  r.te = [te = spec.te, stage = StageName(spec.name)](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
-    return std::vector<Buffer>{b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-      return te(v, LoadBroadcast(in[0], i), LoadBroadcast(in[1], i));
-    })};
+  r.te = [te = spec.te, stage = StageName(spec.name)](
+             const OpView& v, const std::vector<Buffer>& in,
+             te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+    return std::vector<Buffer>{
+        b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+          return te(v, LoadBroadcast(in[0], i), LoadBroadcast(in[1], i));
+        })};
   };
   r.reference = [spec = std::move(spec)](const OpView& v, Inputs in, Outputs out, bool want_err) {
     return BinaryReference(spec, v, in, out, want_err);
@@ -130,13 +140,16 @@ Status ImportBinary(ImportContext& c) {
     const bool has_axis = c.HasAttr("axis");
     WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", 0));
     const int64_t rank = c.type(0).rank(), rank_b = c.type(1).rank();
-    if (broadcast == 0 && c.type(0).shape != c.type(1).shape) return InvalidArgument("operands differ in shape without broadcast=1");
+    if (broadcast == 0 && c.type(0).shape != c.type(1).shape)
+      return InvalidArgument("operands differ in shape without broadcast=1");
     if (broadcast != 0 && has_axis) {
       WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
-      if (axis + rank_b > rank) return InvalidArgument("axis {} leaves no room for rank {} in rank {}", axis, rank_b, rank);
+      if (axis + rank_b > rank)
+        return InvalidArgument("axis {} leaves no room for rank {} in rank {}", axis, rank_b, rank);
       Shape shape = c.type(1).shape;
       shape.resize(static_cast<size_t>(rank - axis), 1);
-      WHET_ASSIGN_OR_RETURN(c.inputs[1], c.builder.Emit("Reshape", {c.inputs[1]}, {{"shape", shape}}));
+      WHET_ASSIGN_OR_RETURN(c.inputs[1],
+                            c.builder.Emit("Reshape", {c.inputs[1]}, {{"shape", shape}}));
     }
   }
   return c.Finish(c.op_type, c.inputs, c.TakeAll());
@@ -196,7 +209,8 @@ Status InferReduce(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
-// Strides of the input as seen from the output's indices, and the reduced extents with their strides.
+// Strides of the input as seen from the output's indices, and the reduced extents with their
+// strides.
 struct ReduceLayout {
   Shape out_strides;
   Shape extents;
@@ -220,7 +234,8 @@ ReduceLayout LayoutOf(const OpView& v) {
   return l;
 }
 
-Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs out,
+                       bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const ReduceLayout l = LayoutOf(v);
@@ -254,12 +269,15 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
     });
     y.value[i] = s.mean ? acc / n : acc;
     if (!IsFloat(y.dtype)) y.value[i] = Wrap(y.dtype, std::trunc(y.value[i]));
-    if (err) y.err[i] = (bound + unit * n * magnitude) / (s.mean ? n : 1) + (s.mean ? unit * std::fabs(y.value[i]) : 0);
+    if (err)
+      y.err[i] = (bound + unit * n * magnitude) / (s.mean ? n : 1) +
+                 (s.mean ? unit * std::fabs(y.value[i]) : 0);
   });
   return OkStatus();
 }
 
-StatusOr<std::vector<Buffer>> ReduceTe(const ReduceSpec& s, const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> ReduceTe(const ReduceSpec& s, const OpView& v,
+                                       const std::vector<Buffer>& in, te::Builder& b) {
   const std::vector<int64_t>& axes = v.attrs->Ints("axes");
   const bool keep = v.attrs->Int("keepdims") != 0;
   const ReduceLayout l = LayoutOf(v);
@@ -269,19 +287,22 @@ StatusOr<std::vector<Buffer>> ReduceTe(const ReduceSpec& s, const OpView& v, con
     std::vector<Expr> at;
     size_t next_out = 0, next_reduce = 0;
     for (size_t d = 0; d < in[0]->shape.size(); ++d) {
-      const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+      const bool reduced =
+          std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
       at.push_back(reduced ? r[next_reduce++] : i[next_out]);
       if (!reduced || keep) ++next_out;
     }
     return expr::Load(in[0], at);
   };
   if (l.extents.empty()) {
-    return std::vector<Buffer>{b.Compute("reduce", t, spec, [&](const std::vector<Expr>& i) { return load(i, {}); })};
+    return std::vector<Buffer>{
+        b.Compute("reduce", t, spec, [&](const std::vector<Expr>& i) { return load(i, {}); })};
   }
   Buffer r = b.Reduce("reduce", t, spec, ReduceAxes(l.extents), s.reducer, load);
   if (s.mean) {
     const auto n = static_cast<double>(Product(l.extents));
-    r = b.Compute("mean", t, spec, [&](const std::vector<Expr>& i) { return expr::Load(r, i) / Const(t, n); });
+    r = b.Compute("mean", t, spec,
+                  [&](const std::vector<Expr>& i) { return expr::Load(r, i) / Const(t, n); });
   }
   return std::vector<Buffer>{r};
 }
@@ -294,11 +315,16 @@ OpRecord Reduce(ReduceSpec spec) {
   r.kind = FusionKind::kReduction;
   r.input_names = {"x"};
   r.types = spec.types;
-  r.attrs = {{"axes", AttrType::kInts, std::nullopt}, {"keepdims", AttrType::kInt, AttrValue(int64_t{1})}};
+  r.attrs = {{"axes", AttrType::kInts, std::nullopt},
+             {"keepdims", AttrType::kInt, AttrValue(int64_t{1})}};
   r.import = [since = spec.axes_input_since](ImportContext& c) { return ImportReduce(c, since); };
   r.infer = InferReduce;
-  r.te = [spec](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) { return ReduceTe(spec, v, in, b); };
-  r.reference = [spec](const OpView& v, Inputs in, Outputs out, bool want_err) { return ReduceReference(spec, v, in, out, want_err); };
+  r.te = [spec](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+    return ReduceTe(spec, v, in, b);
+  };
+  r.reference = [spec](const OpView& v, Inputs in, Outputs out, bool want_err) {
+    return ReduceReference(spec, v, in, out, want_err);
+  };
   r.flops = [](const OpView& v) { return v.in[0]->num_elements(); };
   r.is_identity = [](const OpView& v) { return v.attrs->Ints("axes").empty(); };
   return r;

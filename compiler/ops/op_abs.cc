@@ -6,7 +6,10 @@ const OpRecord& OpAbs() {
   static const OpRecord op = Unary({
       .name = "Abs",
       .types = Numbers(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { return IsFloat(x->dtype) ? expr::Call(expr::Intrinsic::kAbs, x) : expr::Max(x, Const(x->dtype, 0) - x); },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        return IsFloat(x->dtype) ? expr::Call(expr::Intrinsic::kAbs, x)
+                                 : expr::Max(x, Const(x->dtype, 0) - x);
+      },
       .value = [](const OpView& v, double x) -> double { return std::fabs(x); },
       .idempotent = true,
   });

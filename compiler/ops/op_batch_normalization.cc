@@ -5,8 +5,8 @@
 namespace whet::ops {
 namespace {
 
-// Inference only. With constant parameters it is a scale and a shift per channel, which the batch-norm pass makes of it
-// or folds into the convolution in front.
+// Inference only. With constant parameters it is a scale and a shift per channel, which the
+// batch-norm pass makes of it or folds into the convolution in front.
 Status ImportBatchNorm(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(5, 5));
   c.Ignore("consumed_inputs");
@@ -17,7 +17,8 @@ Status ImportBatchNorm(ImportContext& c) {
   WHET_ASSIGN_OR_RETURN(double epsilon, c.TakeFloat("epsilon", 1e-5));
   bool extra = false;
   for (int i = 1; i < 5; ++i) extra |= c.Wanted(i);
-  if (is_test == 0 || training != 0 || extra) return Unimplemented("training mode is not supported");
+  if (is_test == 0 || training != 0 || extra)
+    return Unimplemented("training mode is not supported");
   if (spatial == 0) return Unimplemented("spatial=0 is not supported");
   return c.Finish("BatchNormalization", c.inputs, {{"epsilon", epsilon}});
 }
@@ -26,7 +27,9 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
   if (v.in[0]->rank() < 2) return InvalidArgument("input {} has no channels", v.in[0]->ToString());
   for (int i = 1; i < 5; ++i) {
-    if (v.in[i]->shape != Shape{v.in[0]->shape[1]}) return InvalidArgument("parameter {} is {}, the input has {} channels", i, ShapeText(v.in[i]->shape), v.in[0]->shape[1]);
+    if (v.in[i]->shape != Shape{v.in[0]->shape[1]})
+      return InvalidArgument("parameter {} is {}, the input has {} channels", i,
+                             ShapeText(v.in[i]->shape), v.in[0]->shape[1]);
   }
   out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
   return OkStatus();
@@ -34,11 +37,13 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 
 StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
   const DType t = v.out[0]->dtype;
-  return std::vector<Buffer>{b.Compute("batch_norm", t, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-    auto p = [&](int k) { return expr::Load(in[k], {i[1]}); };
-    const Expr deviation = expr::Call(expr::Intrinsic::kSqrt, p(4) + Const(t, v.attrs->Float("epsilon")));
-    return (expr::Load(in[0], i) - p(3)) / deviation * p(1) + p(2);
-  })};
+  return std::vector<Buffer>{
+      b.Compute("batch_norm", t, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+        auto p = [&](int k) { return expr::Load(in[k], {i[1]}); };
+        const Expr deviation =
+            expr::Call(expr::Intrinsic::kSqrt, p(4) + Const(t, v.attrs->Float("epsilon")));
+        return (expr::Load(in[0], i) - p(3)) / deviation * p(1) + p(2);
+      })};
 }
 
 Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
@@ -53,7 +58,10 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
     const double mean = in[3]->value[c], shift = in[2]->value[c];
     y.value[i] = (x.value[i] - mean) * k + shift;
     // Also right for x * k + (shift - mean * k), as folding computes it.
-    if (want_err) y.err[i] = std::fabs(k) * x.ErrAt(i) + 8 * unit * (std::fabs(k) * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift));
+    if (want_err)
+      y.err[i] =
+          std::fabs(k) * x.ErrAt(i) +
+          8 * unit * (std::fabs(k) * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift));
   }
   return OkStatus();
 }
@@ -76,7 +84,9 @@ const OpRecord& OpBatchNormalization() {
     r.te = Te;
     r.reference = Reference;
     r.flops = [](const OpView& v) { return 2 * v.out[0]->num_elements(); };
-    r.range = [](const OpView&, int input) { return input == 4 ? graph::InputRange{0.5, 1.5} : graph::InputRange{}; };
+    r.range = [](const OpView&, int input) {
+      return input == 4 ? graph::InputRange{0.5, 1.5} : graph::InputRange{};
+    };
     return r;
   }();
   return op;

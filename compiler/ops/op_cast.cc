@@ -8,10 +8,17 @@ DType To(const OpView& v) { return *ParseDType(v.attrs->Str("to")); }
 Status ImportCast(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
   c.Ignore("saturate");  // concerns the 8-bit float types only, which are refused by name
-  // The importer hands element types over by name; operator sets before 6 name them themselves, in capitals.
+  // The importer hands element types over by name; operator sets before 6 name them themselves, in
+  // capitals.
   WHET_ASSIGN_OR_RETURN(std::string to, c.TakeString("to", ""));
-  for (const auto& [name, type] : {std::pair{"FLOAT", "f32"}, {"DOUBLE", "f64"}, {"FLOAT16", "f16"}, {"INT32", "i32"}, {"INT64", "i64"},
-                                   {"INT8", "i8"}, {"UINT8", "u8"}, {"BOOL", "bool"}}) {
+  for (const auto& [name, type] : {std::pair{"FLOAT", "f32"},
+                                   {"DOUBLE", "f64"},
+                                   {"FLOAT16", "f16"},
+                                   {"INT32", "i32"},
+                                   {"INT64", "i64"},
+                                   {"INT8", "i8"},
+                                   {"UINT8", "u8"},
+                                   {"BOOL", "bool"}}) {
     if (to == name) to = type;
   }
   return c.Finish("Cast", {c.inputs[0]}, {{"to", to}});
@@ -25,13 +32,18 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const bool err = want_err && (narrower || !x.err.empty());
   if (err) y.err.resize(y.value.size());
   for (size_t i = 0; i < y.value.size(); ++i) {
-    // Integers keep the low bits; a float out of range saturates (undefined in ONNX).
+    // Integers keep the low bits; a float out of range saturates (undefined in ONNX). A cast to a
+    // half precision is there to round; elsewhere the reference keeps its own precision.
     const double p = x.value[i];
-    y.value[i] = to_float ? p : from_float ? graph::RoundTo(y.dtype, p) : Wrap(y.dtype, p);
+    const bool rounds =
+        from_float ? !to_float || y.dtype == DType::kF16 || y.dtype == DType::kBF16 : to_float;
+    y.value[i] = rounds ? graph::RoundTo(y.dtype, p) : to_float ? p : Wrap(y.dtype, p);
     if (!err) continue;
     const double e = x.ErrAt(static_cast<int64_t>(i));
     // An inexact float may truncate to the neighbouring integer.
-    y.err[i] = to_float ? e + (narrower ? Roundoff(y.dtype) * std::fabs(p) : 0) : e > 0 ? 0x1.0p24 : 0;
+    y.err[i] = to_float ? e + (narrower ? Roundoff(y.dtype) * std::fabs(p) : 0)
+               : e > 0  ? 0x1.0p24
+                        : 0;
   }
   return OkStatus();
 }
@@ -60,9 +72,11 @@ const OpRecord& OpCast() {
       out->push_back(TensorType::Of(to, v.in[0]->shape));
       return OkStatus();
     };
-    r.te = [](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
-      return std::vector<Buffer>{b.Compute("cast", To(v), AxesOf(v.out[0]->shape),
-                                           [&](const std::vector<Expr>& i) { return CastTe(To(v), expr::Load(in[0], i)); })};
+    r.te = [](const OpView& v, const std::vector<Buffer>& in,
+              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+      return std::vector<Buffer>{b.Compute(
+          "cast", To(v), AxesOf(v.out[0]->shape),
+          [&](const std::vector<Expr>& i) { return CastTe(To(v), expr::Load(in[0], i)); })};
     };
     r.reference = Reference;
     r.is_identity = [](const OpView& v) { return v.in[0]->dtype == To(v); };

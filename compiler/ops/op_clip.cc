@@ -19,7 +19,9 @@ Status ImportClip(ImportContext& c) {
     if (!c.Has(i)) continue;
     if (c.IsConst(i)) {
       WHET_ASSIGN_OR_RETURN(std::vector<double> bound, c.ConstFloats(i, i == 1 ? "min" : "max"));
-      if (bound.size() != 1) return InvalidArgument("bound {} has {} elements, not 1", i == 1 ? "min" : "max", bound.size());
+      if (bound.size() != 1)
+        return InvalidArgument("bound {} has {} elements, not 1", i == 1 ? "min" : "max",
+                               bound.size());
       (i == 1 ? lo : hi) = bound[0];
     } else {
       WHET_ASSIGN_OR_RETURN(x, c.builder.Emit(i == 1 ? "Max" : "Min", {x, c.inputs[i]}));
@@ -41,7 +43,8 @@ const OpRecord& OpClip() {
   static const OpRecord op = Unary({
       .name = "Clip",
       .types = Numbers(),
-      .attrs = {{"min", AttrType::kFloat, AttrValue(-kInf)}, {"max", AttrType::kFloat, AttrValue(kInf)}},
+      .attrs = {{"min", AttrType::kFloat, AttrValue(-kInf)},
+                {"max", AttrType::kFloat, AttrValue(kInf)}},
       .te = [](const OpView& v, const Expr& x) -> Expr {
         const double lo = v.attrs->Float("min"), hi = v.attrs->Float("max");
         Expr y = x;
@@ -50,10 +53,14 @@ const OpRecord& OpClip() {
         return y;
       },
       .value = [](const OpView& v, double x) -> double {
-        return std::isnan(x) ? x : std::min(std::max(x, v.attrs->Float("min")), v.attrs->Float("max"));
+        return std::isnan(x) ? x
+                             : std::min(std::max(x, v.attrs->Float("min")), v.attrs->Float("max"));
       },
       .import = ImportClip,
-      .is_identity = [](const OpView& v) { return v.attrs->Float("min") == -kInf && v.attrs->Float("max") == kInf; },
+      .is_identity =
+          [](const OpView& v) {
+            return v.attrs->Float("min") == -kInf && v.attrs->Float("max") == kInf;
+          },
       .flops_per_element = 2,
   });
   return op;

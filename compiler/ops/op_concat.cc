@@ -14,41 +14,47 @@ Status ImportConcat(ImportContext& c) {
 Status Infer(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
   const int64_t axis = v.attrs->Int("axis");
-  if (axis < 0 || axis >= v.in[0]->rank()) return InvalidArgument("axis {} is outside of rank {}", axis, v.in[0]->rank());
+  if (axis < 0 || axis >= v.in[0]->rank())
+    return InvalidArgument("axis {} is outside of rank {}", axis, v.in[0]->rank());
   Shape shape = v.in[0]->shape;
   shape[axis] = 0;
   for (const TensorType* t : v.in) {
     if (t == nullptr) return InvalidArgument("an input is missing");
     Shape other = t->shape;
     if (other.size() == shape.size()) other[axis] = shape[axis];
-    if (other != shape) return InvalidArgument("{} does not concatenate with {} along axis {}", t->ToString(), v.in[0]->ToString(), axis);
-    if (__builtin_add_overflow(shape[axis], t->shape[axis], &shape[axis])) return InvalidArgument("too large");
+    if (other != shape)
+      return InvalidArgument("{} does not concatenate with {} along axis {}", t->ToString(),
+                             v.in[0]->ToString(), axis);
+    if (__builtin_add_overflow(shape[axis], t->shape[axis], &shape[axis]))
+      return InvalidArgument("too large");
   }
   out->push_back(TensorType::Of(v.in[0]->dtype, std::move(shape)));
   return OkStatus();
 }
 
-// Each input is loaded under its own complete condition: a load must be guarded even where the other side of a
-// condition is evaluated for all lanes of a vector.
+// Each input is loaded under its own complete condition: a load must be guarded even where the
+// other side of a condition is evaluated for all lanes of a vector.
 StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const DType t = v.out[0]->dtype;
-  return std::vector<Buffer>{b.Compute("concat", t, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-    if (in.size() == 1) return expr::Load(in[0], i);
-    Expr value = Const(t, 0);
-    int64_t end = v.out[0]->shape[axis];
-    for (size_t k = in.size(); k-- > 0;) {
-      const int64_t begin = end - in[k]->shape[axis];
-      if (begin == end) continue;
-      Expr cond = begin > 0 ? expr::Le(expr::Int(begin), i[axis]) : expr::Bool(true);
-      if (end < v.out[0]->shape[axis]) cond = expr::And(cond, expr::Lt(i[axis], expr::Int(end)));
-      std::vector<Expr> at = i;
-      at[axis] = at[axis] - begin;
-      value = expr::Select(cond, expr::Load(in[k], at), value);
-      end = begin;
-    }
-    return value;
-  })};
+  return std::vector<Buffer>{
+      b.Compute("concat", t, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+        if (in.size() == 1) return expr::Load(in[0], i);
+        Expr value = Const(t, 0);
+        int64_t end = v.out[0]->shape[axis];
+        for (size_t k = in.size(); k-- > 0;) {
+          const int64_t begin = end - in[k]->shape[axis];
+          if (begin == end) continue;
+          Expr cond = begin > 0 ? expr::Le(expr::Int(begin), i[axis]) : expr::Bool(true);
+          if (end < v.out[0]->shape[axis])
+            cond = expr::And(cond, expr::Lt(i[axis], expr::Int(end)));
+          std::vector<Expr> at = i;
+          at[axis] = at[axis] - begin;
+          value = expr::Select(cond, expr::Load(in[k], at), value);
+          end = begin;
+        }
+        return value;
+      })};
 }
 
 Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
@@ -58,10 +64,12 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
   int64_t at = 0;
   for (const RefTensor* x : in) {
     const int64_t n = Product(x->shape, axis);
-    for (int64_t o = 0; o < outer; ++o) std::copy_n(x->value.begin() + o * n, n, y.value.begin() + o * row + at);
+    for (int64_t o = 0; o < outer; ++o)
+      std::copy_n(x->value.begin() + o * n, n, y.value.begin() + o * row + at);
     if (want_err && !x->err.empty()) {
       y.err.resize(y.value.size());
-      for (int64_t o = 0; o < outer; ++o) std::copy_n(x->err.begin() + o * n, n, y.err.begin() + o * row + at);
+      for (int64_t o = 0; o < outer; ++o)
+        std::copy_n(x->err.begin() + o * n, n, y.err.begin() + o * row + at);
     }
     at += n;
   }

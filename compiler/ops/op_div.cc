@@ -3,8 +3,9 @@
 namespace whet::ops {
 namespace {
 
-// Integers divide towards zero; floor division does not, so the quotient of the magnitudes takes the sign. The divisor of
-// an integer division must not be 0: such an element has no defined result in ONNX either; here it is 0.
+// Integers divide towards zero; floor division does not, so the quotient of the magnitudes takes
+// the sign. The divisor of an integer division must not be 0: such an element has no defined result
+// in ONNX either; here it is 0.
 Expr IntegerDiv(const Expr& a, const Expr& b) {
   const DType t = a->dtype;
   const Expr zero = Const(t, 0);
@@ -35,10 +36,12 @@ const OpRecord& OpDiv() {
         return m > 0 ? (ea + std::fabs(y) * eb) / m : 0;
       },
       .ulp = 2,
-      .range = [](const OpView& v, int input) {
-        if (!IsFloat(v.in[0]->dtype)) return input == 1 ? graph::InputRange{1, 8} : graph::InputRange{0, 100};
-        return input == 1 ? graph::InputRange{0.5, 1.5} : graph::InputRange{};
-      },
+      .range =
+          [](const OpView& v, int input) {
+            if (!IsFloat(v.in[0]->dtype))
+              return input == 1 ? graph::InputRange{1, 8} : graph::InputRange{0, 100};
+            return input == 1 ? graph::InputRange{0.5, 1.5} : graph::InputRange{};
+          },
   });
   return op;
 }

@@ -6,9 +6,13 @@ const OpRecord& OpErf() {
   static const OpRecord op = Unary({
       .name = "Erf",
       .types = Floats(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { return expr::Call(expr::Intrinsic::kErf, x); },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        return expr::Call(expr::Intrinsic::kErf, x);
+      },
       .value = [](const OpView& v, double x) -> double { return std::erf(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return 1.1283791670955126 * std::exp(-x * x); },
+      .slope = [](const OpView& v, double x, double y) -> double {
+        return 1.1283791670955126 * std::exp(-x * x);
+      },
       .ulp = 8,
       .flops_per_element = 10,
   });

@@ -6,7 +6,9 @@ const OpRecord& OpExp() {
   static const OpRecord op = Unary({
       .name = "Exp",
       .types = Floats(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { return expr::Call(expr::Intrinsic::kExp, x); },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        return expr::Call(expr::Intrinsic::kExp, x);
+      },
       .value = [](const OpView& v, double x) -> double { return std::exp(x); },
       .slope = [](const OpView& v, double x, double y) -> double { return std::fabs(y); },
       .ulp = 8,

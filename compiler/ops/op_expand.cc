@@ -29,12 +29,16 @@ const OpRecord& OpExpand() {
       const Shape& shape = v.attrs->Ints("shape");
       WHET_RETURN_IF_ERROR(graph::CheckShape(v.in[0]->dtype, shape));
       WHET_ASSIGN_OR_RETURN(Shape both, Broadcast(v.in[0]->shape, shape));
-      if (both != shape) return InvalidArgument("{} does not expand to {}", v.in[0]->ToString(), ShapeText(shape));
+      if (both != shape)
+        return InvalidArgument("{} does not expand to {}", v.in[0]->ToString(), ShapeText(shape));
       out->push_back(TensorType::Of(v.in[0]->dtype, shape));
       return OkStatus();
     };
-    r.te = [](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
-      return std::vector<Buffer>{b.Compute("expand", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) { return LoadBroadcast(in[0], i); })};
+    r.te = [](const OpView& v, const std::vector<Buffer>& in,
+              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+      return std::vector<Buffer>{
+          b.Compute("expand", v.out[0]->dtype, AxesOf(v.out[0]->shape),
+                    [&](const std::vector<Expr>& i) { return LoadBroadcast(in[0], i); })};
     };
     r.reference = [](const OpView& v, Inputs in, Outputs out, bool want_err) {
       CopyStrided(*in[0], BroadcastStrides(in[0]->shape, out[0].shape), 0, out[0], want_err);

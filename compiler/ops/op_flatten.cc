@@ -15,7 +15,8 @@ const OpRecord& OpFlatten() {
       if (axis != c.type(0).rank()) {
         WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, c.type(0).rank()));
       }
-      const Shape shape = {Product(s, 0, static_cast<size_t>(axis)), Product(s, static_cast<size_t>(axis))};
+      const Shape shape = {Product(s, 0, static_cast<size_t>(axis)),
+                           Product(s, static_cast<size_t>(axis))};
       return c.Finish("Reshape", {c.inputs[0]}, {{"shape", shape}});
     };
     return r;

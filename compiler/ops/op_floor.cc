@@ -3,11 +3,14 @@
 namespace whet::ops {
 
 const OpRecord& OpFloor() {
-  // An input that is not exact may fall to the other side of a step: its bound becomes a whole step.
+  // An input that is not exact may fall to the other side of a step: its bound becomes a whole
+  // step.
   static const OpRecord op = Unary({
       .name = "Floor",
       .types = Floats(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { return expr::Call(expr::Intrinsic::kFloor, x); },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        return expr::Call(expr::Intrinsic::kFloor, x);
+      },
       .value = [](const OpView& v, double x) -> double { return std::floor(x); },
       .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
       .idempotent = true,

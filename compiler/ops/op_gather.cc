@@ -13,7 +13,8 @@ StatusOr<bool> ImportAsSlice(ImportContext& c, int64_t axis) {
   if (indices.empty()) return false;
   std::vector<int64_t> at;
   for (int64_t i : indices) {
-    if (i < -in[axis] || i >= in[axis]) return InvalidArgument("index {} is outside of dimension {} of {}", i, axis, ShapeText(in));
+    if (i < -in[axis] || i >= in[axis])
+      return InvalidArgument("index {} is outside of dimension {} of {}", i, axis, ShapeText(in));
     at.push_back(i < 0 ? i + in[axis] : i);
   }
   const int64_t step = at.size() > 1 ? at[1] - at[0] : 1;
@@ -25,7 +26,9 @@ StatusOr<bool> ImportAsSlice(ImportContext& c, int64_t axis) {
   starts[axis] = at[0];
   steps[axis] = step;
   sizes[axis] = static_cast<int64_t>(at.size());
-  WHET_ASSIGN_OR_RETURN(ValueId v, c.builder.Emit("Slice", {c.inputs[0]}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}}));
+  WHET_ASSIGN_OR_RETURN(ValueId v,
+                        c.builder.Emit("Slice", {c.inputs[0]},
+                                       {{"starts", starts}, {"steps", steps}, {"sizes", sizes}}));
   Shape shape(in.begin(), in.begin() + axis);
   shape.insert(shape.end(), c.type(1).shape.begin(), c.type(1).shape.end());
   shape.insert(shape.end(), in.begin() + axis + 1, in.end());
@@ -37,7 +40,8 @@ Status ImportGather(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", 0));
   WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, c.type(0).rank()));
-  if (IsFloat(c.type(1).dtype)) return InvalidArgument("indices are {}, not integers", ToString(c.type(1).dtype));
+  if (IsFloat(c.type(1).dtype))
+    return InvalidArgument("indices are {}, not integers", ToString(c.type(1).dtype));
   WHET_ASSIGN_OR_RETURN(bool done, ImportAsSlice(c, axis));
   if (done) return OkStatus();
   return c.Finish("Gather", c.inputs, {{"axis", axis}});
@@ -46,9 +50,12 @@ Status ImportGather(ImportContext& c) {
 Status Infer(const OpView& v, std::vector<TensorType>* out) {
   const int64_t axis = v.attrs->Int("axis");
   const Shape& in = v.in[0]->shape;
-  if (axis < 0 || axis >= v.in[0]->rank()) return InvalidArgument("axis {} is outside of rank {}", axis, in.size());
-  if (v.in[1]->dtype != DType::kI64 && v.in[1]->dtype != DType::kI32) return InvalidArgument("indices must be i32 or i64");
-  if (in[axis] == 0 && v.in[1]->num_elements() > 0) return InvalidArgument("nothing to gather from in dimension {}", axis);
+  if (axis < 0 || axis >= v.in[0]->rank())
+    return InvalidArgument("axis {} is outside of rank {}", axis, in.size());
+  if (v.in[1]->dtype != DType::kI64 && v.in[1]->dtype != DType::kI32)
+    return InvalidArgument("indices must be i32 or i64");
+  if (in[axis] == 0 && v.in[1]->num_elements() > 0)
+    return InvalidArgument("nothing to gather from in dimension {}", axis);
   Shape shape(in.begin(), in.begin() + axis);
   shape.insert(shape.end(), v.in[1]->shape.begin(), v.in[1]->shape.end());
   shape.insert(shape.end(), in.begin() + axis + 1, in.end());
@@ -61,23 +68,25 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const size_t index_rank = in[1]->shape.size();
   const int64_t extent = in[0]->shape[axis];
-  return std::vector<Buffer>{b.Compute("gather", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-    const std::vector<Expr> where(i.begin() + axis, i.begin() + axis + index_rank);
-    Expr k = expr::Load(in[1], where);
-    if (k->dtype != DType::kI64) k = expr::Cast(DType::kI64, k);
-    k = expr::Select(expr::Lt(k, expr::Int(0)), k + extent, k);
-    k = expr::Max(expr::Min(k, expr::Int(extent - 1)), expr::Int(0));
-    std::vector<Expr> at(i.begin(), i.begin() + axis);
-    at.push_back(k);
-    at.insert(at.end(), i.begin() + axis + index_rank, i.end());
-    return expr::Load(in[0], at);
-  })};
+  return std::vector<Buffer>{b.Compute(
+      "gather", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+        const std::vector<Expr> where(i.begin() + axis, i.begin() + axis + index_rank);
+        Expr k = expr::Load(in[1], where);
+        if (k->dtype != DType::kI64) k = expr::Cast(DType::kI64, k);
+        k = expr::Select(expr::Lt(k, expr::Int(0)), k + extent, k);
+        k = expr::Max(expr::Min(k, expr::Int(extent - 1)), expr::Int(0));
+        std::vector<Expr> at(i.begin(), i.begin() + axis);
+        at.push_back(k);
+        at.insert(at.end(), i.begin() + axis + index_rank, i.end());
+        return expr::Load(in[0], at);
+      })};
 }
 
 Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor &x = *in[0], &index = *in[1];
-  const int64_t outer = Product(x.shape, 0, axis), inner = Product(x.shape, axis + 1), extent = x.shape[axis];
+  const int64_t outer = Product(x.shape, 0, axis), inner = Product(x.shape, axis + 1),
+                extent = x.shape[axis];
   const bool err = want_err && !x.err.empty();
   if (err) out[0].err.resize(out[0].value.size());
   int64_t to = 0;

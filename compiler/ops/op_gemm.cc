@@ -5,7 +5,8 @@
 namespace whet::ops {
 namespace {
 
-// Without a C, and with C of any broadcastable shape. Operator sets before 7 say `broadcast`, which the shapes imply.
+// Without a C, and with C of any broadcastable shape. Operator sets before 7 say `broadcast`, which
+// the shapes imply.
 Status ImportGemm(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 3));
   c.Ignore("broadcast");
@@ -16,7 +17,11 @@ Status ImportGemm(ImportContext& c) {
   if (!c.Has(2)) c.inputs.resize(2);
   // Without a C, beta has no meaning: one form for all.
   if (!c.Has(2)) beta = 1;
-  return c.Finish("Gemm", c.inputs, {{"transA", int64_t{trans_a != 0}}, {"transB", int64_t{trans_b != 0}}, {"alpha", alpha}, {"beta", beta}});
+  return c.Finish("Gemm", c.inputs,
+                  {{"transA", int64_t{trans_a != 0}},
+                   {"transB", int64_t{trans_b != 0}},
+                   {"alpha", alpha},
+                   {"beta", beta}});
 }
 
 struct GemmShape {
@@ -26,12 +31,15 @@ struct GemmShape {
 
 StatusOr<GemmShape> ShapeOf(const OpView& v) {
   const Shape &a = v.in[0]->shape, &b = v.in[1]->shape;
-  if (a.size() != 2 || b.size() != 2) return InvalidArgument("operands {} and {} must have two dimensions", ShapeText(a), ShapeText(b));
+  if (a.size() != 2 || b.size() != 2)
+    return InvalidArgument("operands {} and {} must have two dimensions", ShapeText(a),
+                           ShapeText(b));
   GemmShape s{0, 0, 0, v.attrs->Int("transA") != 0, v.attrs->Int("transB") != 0};
   s.m = a[s.ta ? 1 : 0];
   s.k = a[s.ta ? 0 : 1];
   s.n = b[s.tb ? 0 : 1];
-  if (b[s.tb ? 1 : 0] != s.k) return InvalidArgument("inner extents {} and {} differ", s.k, b[s.tb ? 1 : 0]);
+  if (b[s.tb ? 1 : 0] != s.k)
+    return InvalidArgument("inner extents {} and {} differ", s.k, b[s.tb ? 1 : 0]);
   return s;
 }
 
@@ -41,7 +49,9 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   const Shape shape = {s.m, s.n};
   if (v.in.size() > 2) {
     WHET_ASSIGN_OR_RETURN(Shape both, Broadcast(v.in[2]->shape, shape));
-    if (both != shape) return InvalidArgument("C {} does not broadcast to {}", ShapeText(v.in[2]->shape), ShapeText(shape));
+    if (both != shape)
+      return InvalidArgument("C {} does not broadcast to {}", ShapeText(v.in[2]->shape),
+                             ShapeText(shape));
   }
   out->push_back(TensorType::Of(v.in[0]->dtype, shape));
   return OkStatus();
@@ -55,11 +65,14 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
   auto at = [](const Buffer& x, bool transposed, const Expr& row, const Expr& column) {
     return transposed ? expr::Load(x, {column, row}) : expr::Load(x, {row, column});
   };
-  Buffer y = b.Reduce("matmul", t, axes, {{"k", s.k}}, te::Reducer::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-    return at(in[0], s.ta, i[0], r[0]) * at(in[1], s.tb, r[0], i[1]);
-  });
+  Buffer y = b.Reduce("matmul", t, axes, {{"k", s.k}}, te::Reducer::kSum,
+                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                        return at(in[0], s.ta, i[0], r[0]) * at(in[1], s.tb, r[0], i[1]);
+                      });
   const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta");
-  if (alpha != 1) y = b.Compute("scale", t, axes, [&](const std::vector<Expr>& i) { return expr::Load(y, i) * Const(t, alpha); });
+  if (alpha != 1)
+    y = b.Compute("scale", t, axes,
+                  [&](const std::vector<Expr>& i) { return expr::Load(y, i) * Const(t, alpha); });
   if (in.size() > 2) {
     y = b.Compute("bias", t, axes, [&](const std::vector<Expr>& i) {
       const Expr c = LoadBroadcast(in[2], i);
@@ -80,15 +93,20 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   const RefTensor a = s.ta ? Transposed(*in[0]) : *in[0], b = s.tb ? Transposed(*in[1]) : *in[1];
   const auto terms = static_cast<double>(s.k);
-  Bilinear(a, b, terms, y, want_err, [&](const double* p, const double* q, double* r) { MatMulAdd(s.m, s.n, s.k, p, q, r); });
-  const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta"), unit = Roundoff(y.dtype);
+  Bilinear(a, b, terms, y, want_err,
+           [&](const double* p, const double* q, double* r) { MatMulAdd(s.m, s.n, s.k, p, q, r); });
+  const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta"),
+               unit = Roundoff(y.dtype);
   for (double& d : y.value) d *= alpha;
-  for (size_t i = 0; i < y.err.size(); ++i) y.err[i] = y.err[i] * std::fabs(alpha) + unit * std::fabs(y.value[i]);
+  for (size_t i = 0; i < y.err.size(); ++i)
+    y.err[i] = y.err[i] * std::fabs(alpha) + unit * std::fabs(y.value[i]);
   if (in.size() > 2) {
     ForEachStrided(y.shape, BroadcastStrides(in[2]->shape, y.shape), 0, [&](int64_t i, int64_t at) {
       const double c = beta * in[2]->value[at];
       y.value[i] += c;
-      if (!y.err.empty()) y.err[i] += std::fabs(beta) * in[2]->ErrAt(at) + unit * (terms + 1) * std::fabs(c) + unit * std::fabs(y.value[i]);
+      if (!y.err.empty())
+        y.err[i] += std::fabs(beta) * in[2]->ErrAt(at) + unit * (terms + 1) * std::fabs(c) +
+                    unit * std::fabs(y.value[i]);
     });
   }
   return OkStatus();
@@ -119,7 +137,8 @@ const OpRecord& OpGemm() {
     };
     r.range = [](const OpView& v, int input) {
       const int64_t k = v.in[0]->shape[v.attrs->Int("transA") != 0 ? 0 : 1];
-      const double s = input == 1 ? std::sqrt(3.0 / static_cast<double>(std::max<int64_t>(k, 1))) : 1;
+      const double s =
+          input == 1 ? std::sqrt(3.0 / static_cast<double>(std::max<int64_t>(k, 1))) : 1;
       return graph::InputRange{-s, s};
     };
     return r;

@@ -6,7 +6,9 @@ const OpRecord& OpLog() {
   static const OpRecord op = Unary({
       .name = "Log",
       .types = Floats(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { return expr::Call(expr::Intrinsic::kLog, x); },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        return expr::Call(expr::Intrinsic::kLog, x);
+      },
       .value = [](const OpView& v, double x) -> double { return std::log(x); },
       .slope = [](const OpView& v, double x, double y) -> double { return 1 / std::fabs(x); },
       .ulp = 8,

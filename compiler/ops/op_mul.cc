@@ -9,7 +9,9 @@ const OpRecord& OpMul() {
       .commutative = true,
       .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return a * b; },
       .value = [](const OpView& v, double a, double b) -> double { return a * b; },
-      .err = [](double a, double ea, double b, double eb, double y) -> double { return std::fabs(a) * eb + std::fabs(b) * ea; },
+      .err = [](double a, double ea, double b, double eb, double y) -> double {
+        return std::fabs(a) * eb + std::fabs(b) * ea;
+      },
       .ulp = 1,
   });
   return op;

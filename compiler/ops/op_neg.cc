@@ -7,7 +7,9 @@ const OpRecord& OpNeg() {
   static const OpRecord op = Unary({
       .name = "Neg",
       .types = Numbers(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { return Const(x->dtype, IsFloat(x->dtype) ? -0.0 : 0) - x; },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        return Const(x->dtype, IsFloat(x->dtype) ? -0.0 : 0) - x;
+      },
       .value = [](const OpView& v, double x) -> double { return -x; },
   });
   return op;

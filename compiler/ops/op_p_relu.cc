@@ -5,7 +5,8 @@
 namespace whet::ops {
 namespace {
 
-// The slope broadcasts into x, never the other way; operator sets before 7 give one slope per channel (dimension 1).
+// The slope broadcasts into x, never the other way; operator sets before 7 give one slope per
+// channel (dimension 1).
 Status ImportPRelu(ImportContext& c) {
   c.Ignore("consumed_inputs");
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
@@ -13,7 +14,8 @@ Status ImportPRelu(ImportContext& c) {
   if (c.opset < 7 && slope.size() == 1 && slope[0] > 1 && x.size() >= 2) {
     Shape shape(x.size() - 1, 1);
     shape[0] = slope[0];
-    WHET_ASSIGN_OR_RETURN(c.inputs[1], c.builder.Emit("Reshape", {c.inputs[1]}, {{"shape", shape}}));
+    WHET_ASSIGN_OR_RETURN(c.inputs[1],
+                          c.builder.Emit("Reshape", {c.inputs[1]}, {{"shape", shape}}));
   }
   return c.Finish("PRelu", c.inputs);
 }
@@ -25,10 +27,15 @@ const OpRecord& OpPRelu() {
     OpRecord r = Binary({
         .name = "PRelu",
         .types = Floats(),
-        .te = [](const OpView& v, const Expr& x, const Expr& slope) -> Expr { return expr::Select(expr::Lt(x, Const(x->dtype, 0)), x * slope, x); },
-        .value = [](const OpView& v, double x, double slope) -> double { return x < 0 ? x * slope : x; },
+        .te = [](const OpView& v, const Expr& x, const Expr& slope) -> Expr {
+          return expr::Select(expr::Lt(x, Const(x->dtype, 0)), x * slope, x);
+        },
+        .value = [](const OpView& v, double x, double slope) -> double {
+          return x < 0 ? x * slope : x;
+        },
         .err = [](double x, double ex, double slope, double es, double y) -> double {
-          return ex * std::max(1.0, std::fabs(slope)) + (x <= ex * 0x1.0p-24 ? std::fabs(x) * es : 0);
+          return ex * std::max(1.0, std::fabs(slope)) +
+                 (x <= ex * 0x1.0p-24 ? std::fabs(x) * es : 0);
         },
         .ulp = 1,
     });

@@ -8,7 +8,9 @@ namespace {
 // Negative pads crop: a Slice in front takes them.
 Status ImportPad(ImportContext& c) {
   const int64_t rank = c.Has(0) ? c.type(0).rank() : 0;
-  WHET_RETURN_IF_ERROR(c.NeedInputs(c.opset >= 11 ? 2 : 1, c.opset >= 18 ? 4 : c.opset >= 11 ? 3 : 1));
+  WHET_RETURN_IF_ERROR(c.NeedInputs(c.opset >= 11 ? 2 : 1, c.opset >= 18   ? 4
+                                                           : c.opset >= 11 ? 3
+                                                                           : 1));
   WHET_ASSIGN_OR_RETURN(std::string mode, c.TakeString("mode", "constant"));
   if (mode != "constant") return Unimplemented("mode '{}' is not supported; 'constant' is", mode);
   WHET_ASSIGN_OR_RETURN(double value, c.TakeFloat("value", 0));
@@ -19,12 +21,14 @@ Status ImportPad(ImportContext& c) {
   }
   if (c.Has(2)) {
     WHET_ASSIGN_OR_RETURN(std::vector<double> given, c.ConstFloats(2, "constant_value"));
-    if (given.size() != 1) return InvalidArgument("constant_value has {} elements, not 1", given.size());
+    if (given.size() != 1)
+      return InvalidArgument("constant_value has {} elements, not 1", given.size());
     value = given[0];
   }
   if (c.Has(3)) {
     WHET_ASSIGN_OR_RETURN(std::vector<int64_t> axes, c.ConstInts(3, "axes"));
-    if (pads.size() != 2 * axes.size()) return InvalidArgument("{} pads for {} axes", pads.size(), axes.size());
+    if (pads.size() != 2 * axes.size())
+      return InvalidArgument("{} pads for {} axes", pads.size(), axes.size());
     std::vector<int64_t> full(static_cast<size_t>(2 * rank), 0);
     for (size_t i = 0; i < axes.size(); ++i) {
       WHET_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(axes[i], rank));
@@ -33,17 +37,22 @@ Status ImportPad(ImportContext& c) {
     }
     pads = full;
   }
-  if (static_cast<int64_t>(pads.size()) != 2 * rank) return InvalidArgument("{} pads for rank {}", pads.size(), rank);
+  if (static_cast<int64_t>(pads.size()) != 2 * rank)
+    return InvalidArgument("{} pads for rank {}", pads.size(), rank);
   ValueId x = c.inputs[0];
   if (std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p < 0; })) {
     Shape starts(rank, 0), sizes = c.type(0).shape;
     for (int64_t d = 0; d < rank; ++d) {
-      if (pads[d] < -sizes[d] || pads[d + rank] < -sizes[d]) return InvalidArgument("pads {} crop more than {}", ShapeText(pads), ShapeText(sizes));
+      if (pads[d] < -sizes[d] || pads[d + rank] < -sizes[d])
+        return InvalidArgument("pads {} crop more than {}", ShapeText(pads), ShapeText(sizes));
       starts[d] = std::max<int64_t>(-pads[d], 0);
-      sizes[d] = std::max<int64_t>(sizes[d] + std::min<int64_t>(pads[d], 0) + std::min<int64_t>(pads[d + rank], 0), 0);
+      sizes[d] = std::max<int64_t>(
+          sizes[d] + std::min<int64_t>(pads[d], 0) + std::min<int64_t>(pads[d + rank], 0), 0);
     }
     for (int64_t& p : pads) p = std::max<int64_t>(p, 0);
-    WHET_ASSIGN_OR_RETURN(x, c.builder.Emit("Slice", {x}, {{"starts", starts}, {"steps", Shape(rank, 1)}, {"sizes", sizes}}));
+    WHET_ASSIGN_OR_RETURN(
+        x, c.builder.Emit("Slice", {x},
+                          {{"starts", starts}, {"steps", Shape(rank, 1)}, {"sizes", sizes}}));
   }
   return c.Finish("Pad", {x}, {{"pads", pads}, {"value", value}});
 }
@@ -54,8 +63,10 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   const size_t rank = shape.size();
   if (pads.size() != 2 * rank) return InvalidArgument("{} pads for rank {}", pads.size(), rank);
   for (size_t d = 0; d < rank; ++d) {
-    if (pads[d] < 0 || pads[d + rank] < 0) return InvalidArgument("negative pads {}", ShapeText(pads));
-    if (__builtin_add_overflow(shape[d], pads[d], &shape[d]) || __builtin_add_overflow(shape[d], pads[d + rank], &shape[d])) {
+    if (pads[d] < 0 || pads[d + rank] < 0)
+      return InvalidArgument("negative pads {}", ShapeText(pads));
+    if (__builtin_add_overflow(shape[d], pads[d], &shape[d]) ||
+        __builtin_add_overflow(shape[d], pads[d + rank], &shape[d])) {
       return InvalidArgument("pads {} are too large", ShapeText(pads));
     }
   }
@@ -72,10 +83,12 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
     std::vector<Expr> at = i;
     for (size_t d = 0; d < to.size(); ++d) {
       if (pads[d] > 0) inside = expr::And(inside, expr::Le(expr::Int(pads[d]), i[d]));
-      if (pads[d] + from[d] < to[d]) inside = expr::And(inside, expr::Lt(i[d], expr::Int(pads[d] + from[d])));
+      if (pads[d] + from[d] < to[d])
+        inside = expr::And(inside, expr::Lt(i[d], expr::Int(pads[d] + from[d])));
       at[d] = i[d] - pads[d];
     }
-    return expr::Select(inside, expr::Load(in[0], at), Const(t, graph::RoundTo(t, v.attrs->Float("value"))));
+    return expr::Select(inside, expr::Load(in[0], at),
+                        Const(t, graph::RoundTo(t, v.attrs->Float("value"))));
   })};
 }
 
@@ -105,7 +118,8 @@ const OpRecord& OpPad() {
     r.kind = FusionKind::kInjective;
     r.layout = LayoutRole::kFollows;
     r.input_names = {"x"};
-    r.attrs = {{"pads", AttrType::kInts, std::nullopt}, {"value", AttrType::kFloat, AttrValue(0.0)}};
+    r.attrs = {{"pads", AttrType::kInts, std::nullopt},
+               {"value", AttrType::kFloat, AttrValue(0.0)}};
     r.note = "constant mode";
     r.import = ImportPad;
     r.infer = Infer;

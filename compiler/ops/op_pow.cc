@@ -28,7 +28,9 @@ const OpRecord& OpPow() {
     OpRecord r = Binary({
         .name = "Pow",
         .types = {DType::kF32, DType::kF64, DType::kI32, DType::kI64},
-        .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return expr::Binary(expr::BinaryOp::kPow, a, b); },
+        .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
+          return expr::Binary(expr::BinaryOp::kPow, a, b);
+        },
         .value = [](const OpView& v, double a, double b) -> double {
           const double y = std::pow(a, b);
           return IsFloat(v.out[0]->dtype) ? y : std::trunc(y);
@@ -37,12 +39,23 @@ const OpRecord& OpPow() {
         .err = [](double a, double ea, double b, double eb, double y) -> double {
           const double m = std::fabs(a), size = std::fabs(y);
           if (m == 0 || !std::isfinite(size)) return 0;
-          return size * (std::fabs(b) / m * ea + std::fabs(std::log(m)) * eb + 8 * std::fabs(b * std::log(m)));
+          return size * (std::fabs(b) / m * ea + std::fabs(std::log(m)) * eb +
+                         8 * std::fabs(b * std::log(m)));
         },
         .ulp = 16,
-        .range = [](const OpView& v, int input) { return input == 0 ? graph::InputRange{0.125, 2} : graph::InputRange{0, 4}; },
+        .range =
+            [](const OpView& v, int input) {
+              return input == 0 ? graph::InputRange{0.125, 2} : graph::InputRange{0, 4};
+            },
     });
+    r.note = "of integers on constants only";
     r.import = ImportPow;
+    r.te = [floats = r.te](const OpView& v, const std::vector<Buffer>& in,
+                           te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+      if (!IsFloat(v.out[0]->dtype))
+        return Unimplemented("of {} is supported on constants only", ToString(v.out[0]->dtype));
+      return floats(v, in, b);
+    };
     return r;
   }();
   return op;

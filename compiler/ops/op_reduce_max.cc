@@ -3,7 +3,8 @@
 namespace whet::ops {
 
 const OpRecord& OpReduceMax() {
-  static const OpRecord op = Reduce({.name = "ReduceMax", .types = Numbers(), .reducer = te::Reducer::kMax});
+  static const OpRecord op =
+      Reduce({.name = "ReduceMax", .types = Numbers(), .reducer = te::Reducer::kMax});
   return op;
 }
 

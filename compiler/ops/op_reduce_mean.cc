@@ -3,7 +3,8 @@
 namespace whet::ops {
 
 const OpRecord& OpReduceMean() {
-  static const OpRecord op = Reduce({.name = "ReduceMean", .types = Floats(), .reducer = te::Reducer::kSum, .mean = true});
+  static const OpRecord op =
+      Reduce({.name = "ReduceMean", .types = Floats(), .reducer = te::Reducer::kSum, .mean = true});
   return op;
 }
 

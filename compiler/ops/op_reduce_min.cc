@@ -3,7 +3,8 @@
 namespace whet::ops {
 
 const OpRecord& OpReduceMin() {
-  static const OpRecord op = Reduce({.name = "ReduceMin", .types = Numbers(), .reducer = te::Reducer::kMin});
+  static const OpRecord op =
+      Reduce({.name = "ReduceMin", .types = Numbers(), .reducer = te::Reducer::kMin});
   return op;
 }
 

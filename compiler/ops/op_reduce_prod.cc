@@ -3,7 +3,8 @@
 namespace whet::ops {
 
 const OpRecord& OpReduceProd() {
-  static const OpRecord op = Reduce({.name = "ReduceProd", .types = Numbers(), .reducer = te::Reducer::kProd});
+  static const OpRecord op =
+      Reduce({.name = "ReduceProd", .types = Numbers(), .reducer = te::Reducer::kProd});
   return op;
 }
 

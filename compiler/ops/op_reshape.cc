@@ -8,7 +8,9 @@ StatusOr<Shape> Resolve(Shape wanted, const Shape& in, bool allow_zero) {
   int64_t known = 1, unknown = -1;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] == 0 && !allow_zero) {
-      if (i >= in.size()) return InvalidArgument("shape {} copies dimension {} of {}", ShapeText(wanted), i, ShapeText(in));
+      if (i >= in.size())
+        return InvalidArgument("shape {} copies dimension {} of {}", ShapeText(wanted), i,
+                               ShapeText(in));
       wanted[i] = in[i];
     }
     if (wanted[i] == -1 && unknown < 0) {
@@ -20,7 +22,8 @@ StatusOr<Shape> Resolve(Shape wanted, const Shape& in, bool allow_zero) {
     }
   }
   if (unknown >= 0) {
-    if (known == 0 || Product(in) % known != 0) return InvalidArgument("shape {} does not fit {}", ShapeText(wanted), ShapeText(in));
+    if (known == 0 || Product(in) % known != 0)
+      return InvalidArgument("shape {} does not fit {}", ShapeText(wanted), ShapeText(in));
     wanted[unknown] = Product(in) / known;
   }
   return wanted;
@@ -42,13 +45,15 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   const Shape& shape = v.attrs->Ints("shape");
   WHET_RETURN_IF_ERROR(graph::CheckShape(v.in[0]->dtype, shape));
   if (Product(shape) != v.in[0]->num_elements()) {
-    return InvalidArgument("{} has {} elements, {} has {}", v.in[0]->ToString(), v.in[0]->num_elements(), ShapeText(shape), Product(shape));
+    return InvalidArgument("{} has {} elements, {} has {}", v.in[0]->ToString(),
+                           v.in[0]->num_elements(), ShapeText(shape), Product(shape));
   }
   out->push_back(TensorType::Of(v.in[0]->dtype, shape));
   return OkStatus();
 }
 
-// Runs of dimensions with equal products on both sides correspond; only within a run indices are joined and taken apart.
+// Runs of dimensions with equal products on both sides correspond; only within a run indices are
+// joined and taken apart.
 Expr At(const Buffer& x, const Shape& out, const std::vector<Expr>& index) {
   const Shape& in = x->shape;
   std::vector<Expr> at;
@@ -93,10 +98,13 @@ const OpRecord& OpReshape() {
     r.note = "the shape known at compile time";
     r.import = ImportReshape;
     r.infer = Infer;
-    r.te = [](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+    r.te = [](const OpView& v, const std::vector<Buffer>& in,
+              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
       const Shape& out = v.out[0]->shape;
       if (Product(out) == 0) return InvalidArgument("a tensor without elements needs no kernel");
-      return std::vector<Buffer>{b.Compute("reshape", v.out[0]->dtype, AxesOf(out), [&](const std::vector<Expr>& i) { return At(in[0], out, i); })};
+      return std::vector<Buffer>{
+          b.Compute("reshape", v.out[0]->dtype, AxesOf(out),
+                    [&](const std::vector<Expr>& i) { return At(in[0], out, i); })};
     };
     r.reference = [](const OpView& v, Inputs in, Outputs out, bool want_err) {
       out[0].value = in[0]->value;

@@ -6,7 +6,10 @@ const OpRecord& OpSigmoid() {
   static const OpRecord op = Unary({
       .name = "Sigmoid",
       .types = Floats(),
-      .te = [](const OpView& v, const Expr& x) -> Expr { const Expr one = Const(x->dtype, 1); return one / (one + expr::Call(expr::Intrinsic::kExp, Const(x->dtype, -0.0) - x)); },
+      .te = [](const OpView& v, const Expr& x) -> Expr {
+        const Expr one = Const(x->dtype, 1);
+        return one / (one + expr::Call(expr::Intrinsic::kExp, Const(x->dtype, -0.0) - x));
+      },
       .value = [](const OpView& v, double x) -> double { return 1 / (1 + std::exp(-x)); },
       .slope = [](const OpView& v, double x, double y) -> double { return y * (1 - y); },
       .ulp = 12,

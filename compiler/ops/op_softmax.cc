@@ -16,7 +16,8 @@ Status ImportSoftmax(ImportContext& c) {
     return c.Finish("Softmax", {c.inputs[0]}, {{"axis", axis}});
   }
   WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
-  const Shape flat = {Product(x, 0, static_cast<size_t>(axis)), Product(x, static_cast<size_t>(axis))};
+  const Shape flat = {Product(x, 0, static_cast<size_t>(axis)),
+                      Product(x, static_cast<size_t>(axis))};
   WHET_ASSIGN_OR_RETURN(ValueId v, c.builder.Emit("Reshape", {c.inputs[0]}, {{"shape", flat}}));
   WHET_ASSIGN_OR_RETURN(v, c.builder.Emit("Softmax", {v}, {{"axis", int64_t{1}}}));
   return c.Finish("Reshape", {v}, {{"shape", x}});
@@ -24,7 +25,8 @@ Status ImportSoftmax(ImportContext& c) {
 
 Status Infer(const OpView& v, std::vector<TensorType>* out) {
   const int64_t axis = v.attrs->Int("axis");
-  if (axis < 0 || axis >= v.in[0]->rank()) return InvalidArgument("axis {} is outside of rank {}", axis, v.in[0]->rank());
+  if (axis < 0 || axis >= v.in[0]->rank())
+    return InvalidArgument("axis {} is outside of rank {}", axis, v.in[0]->rank());
   out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
   return OkStatus();
 }
@@ -49,19 +51,28 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
     i.erase(i.begin() + axis);
     return i;
   };
-  const Buffer top = b.Reduce("max", t, rows, along, te::Reducer::kMax, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(in[0], with(i, r[0])); });
+  const Buffer top = b.Reduce("max", t, rows, along, te::Reducer::kMax,
+                              [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                return expr::Load(in[0], with(i, r[0]));
+                              });
   const Buffer e = b.Compute("exp", t, full, [&](const std::vector<Expr>& i) {
     return expr::Call(expr::Intrinsic::kExp, expr::Load(in[0], i) - expr::Load(top, without(i)));
   });
-  const Buffer sum = b.Reduce("sum", t, rows, along, te::Reducer::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(e, with(i, r[0])); });
-  return std::vector<Buffer>{b.Compute("softmax", t, full, [&](const std::vector<Expr>& i) { return expr::Load(e, i) / expr::Load(sum, without(i)); })};
+  const Buffer sum = b.Reduce("sum", t, rows, along, te::Reducer::kSum,
+                              [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                return expr::Load(e, with(i, r[0]));
+                              });
+  return std::vector<Buffer>{b.Compute("softmax", t, full, [&](const std::vector<Expr>& i) {
+    return expr::Load(e, i) / expr::Load(sum, without(i));
+  })};
 }
 
 Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
-  const int64_t n = x.shape[axis], inner = Product(x.shape, axis + 1), outer = Product(x.shape, 0, axis);
+  const int64_t n = x.shape[axis], inner = Product(x.shape, axis + 1),
+                outer = Product(x.shape, 0, axis);
   if (want_err) y.err.resize(y.value.size());
   const double unit = Roundoff(y.dtype);
   for (int64_t row = 0; row < outer * inner; ++row) {
@@ -78,8 +89,8 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
       const int64_t at = base + k * inner;
       y.value[at] /= sum;
       if (!want_err) continue;
-      // Relative: the rounding of x - max is |x - max| units in the exponent, then exp, the sum and the quotient; an
-      // uncertain input moves the element and the sum.
+      // Relative: the rounding of x - max is |x - max| units in the exponent, then exp, the sum and
+      // the quotient; an uncertain input moves the element and the sum.
       const double spread = std::fabs(x.value[at] - top);
       y.err[at] = y.value[at] * (2 * worst + unit * (2 * spread + static_cast<double>(n) + 24));
     }

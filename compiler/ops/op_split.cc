@@ -24,19 +24,24 @@ const OpRecord& OpSplit() {
       if (sizes.empty()) {
         if (parts <= 0 || parts > 65536) return InvalidArgument("{} parts", parts);
         const int64_t each = (in[axis] + parts - 1) / parts;
-        for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<int64_t>(in[axis] - i * each, 0, each));
+        for (int64_t i = 0; i < parts; ++i)
+          sizes.push_back(std::clamp<int64_t>(in[axis] - i * each, 0, each));
       }
       int64_t at = 0;
       for (int64_t size : sizes) {
-        if (size < 0 || size > in[axis] - at) return InvalidArgument("sizes {} do not add up to {}", ShapeText(sizes), in[axis]);
+        if (size < 0 || size > in[axis] - at)
+          return InvalidArgument("sizes {} do not add up to {}", ShapeText(sizes), in[axis]);
         Shape starts(in.size(), 0), steps(in.size(), 1), extents = in;
         starts[axis] = at;
         extents[axis] = size;
-        WHET_ASSIGN_OR_RETURN(ValueId v, c.builder.Emit("Slice", {c.inputs[0]}, {{"starts", starts}, {"steps", steps}, {"sizes", extents}}));
+        WHET_ASSIGN_OR_RETURN(
+            ValueId v, c.builder.Emit("Slice", {c.inputs[0]},
+                                      {{"starts", starts}, {"steps", steps}, {"sizes", extents}}));
         c.outputs.push_back(v);
         at += size;
       }
-      if (at != in[axis]) return InvalidArgument("sizes {} do not add up to {}", ShapeText(sizes), in[axis]);
+      if (at != in[axis])
+        return InvalidArgument("sizes {} do not add up to {}", ShapeText(sizes), in[axis]);
       return OkStatus();
     };
     return r;

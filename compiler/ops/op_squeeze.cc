@@ -20,8 +20,10 @@ const OpRecord& OpSqueeze() {
       const bool given = !axes.empty();
       Shape shape;
       for (size_t i = 0; i < in.size(); ++i) {
-        const bool listed = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
-        if (listed && in[i] != 1) return InvalidArgument("dimension {} of {} is {}, not 1", i, ShapeText(in), in[i]);
+        const bool listed =
+            std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+        if (listed && in[i] != 1)
+          return InvalidArgument("dimension {} of {} is {}, not 1", i, ShapeText(in), in[i]);
         if (given ? !listed : in[i] != 1) shape.push_back(in[i]);
       }
       return c.Finish("Reshape", {c.inputs[0]}, {{"shape", shape}});

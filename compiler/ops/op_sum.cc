@@ -7,9 +7,7 @@ const OpRecord& OpSum() {
   static const OpRecord op = [] {
     OpRecord r;
     r.name = "Sum";
-    r.import = [](ImportContext& c) -> Status {
-      return ImportChain(c, "Add");
-    };
+    r.import = [](ImportContext& c) -> Status { return ImportChain(c, "Add"); };
     return r;
   }();
   return op;

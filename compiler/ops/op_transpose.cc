@@ -20,7 +20,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   for (int64_t p : perm) {
     if (p < 0) return InvalidArgument("perm {} has a negative entry", ShapeText(perm));
   }
-  if (sorted.size() != in.size()) return InvalidArgument("perm {} does not fit shape {}", ShapeText(perm), ShapeText(in));
+  if (sorted.size() != in.size())
+    return InvalidArgument("perm {} does not fit shape {}", ShapeText(perm), ShapeText(in));
   Shape shape;
   for (int64_t p : perm) shape.push_back(in[p]);
   out->push_back(TensorType::Of(v.in[0]->dtype, std::move(shape)));
@@ -39,13 +40,16 @@ const OpRecord& OpTranspose() {
     r.attrs = {{"perm", AttrType::kInts, std::nullopt}};
     r.import = ImportTranspose;
     r.infer = Infer;
-    r.te = [](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+    r.te = [](const OpView& v, const std::vector<Buffer>& in,
+              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
       const std::vector<int64_t>& perm = v.attrs->Ints("perm");
-      return std::vector<Buffer>{b.Compute("transpose", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-        std::vector<Expr> at(perm.size());
-        for (size_t d = 0; d < perm.size(); ++d) at[perm[d]] = i[d];
-        return expr::Load(in[0], at);
-      })};
+      return std::vector<Buffer>{b.Compute("transpose", v.out[0]->dtype, AxesOf(v.out[0]->shape),
+                                           [&](const std::vector<Expr>& i) {
+                                             std::vector<Expr> at(perm.size());
+                                             for (size_t d = 0; d < perm.size(); ++d)
+                                               at[perm[d]] = i[d];
+                                             return expr::Load(in[0], at);
+                                           })};
     };
     r.reference = [](const OpView& v, Inputs in, Outputs out, bool want_err) {
       const std::vector<int64_t>& perm = v.attrs->Ints("perm");

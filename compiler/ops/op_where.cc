@@ -4,7 +4,9 @@ namespace whet::ops {
 namespace {
 
 Status Infer(const OpView& v, std::vector<TensorType>* out) {
-  if (v.in[1]->dtype != v.in[2]->dtype) return InvalidArgument("alternatives of {} and {}", ToString(v.in[1]->dtype), ToString(v.in[2]->dtype));
+  if (v.in[1]->dtype != v.in[2]->dtype)
+    return InvalidArgument("alternatives of {} and {}", ToString(v.in[1]->dtype),
+                           ToString(v.in[2]->dtype));
   WHET_ASSIGN_OR_RETURN(Shape sides, Broadcast(v.in[1]->shape, v.in[2]->shape));
   WHET_ASSIGN_OR_RETURN(Shape shape, Broadcast(v.in[0]->shape, sides));
   out->push_back(TensorType::Of(v.in[1]->dtype, std::move(shape)));
@@ -14,15 +16,17 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   std::vector<double> cond(y.value.size());
-  ForEachStrided(y.shape, BroadcastStrides(in[0]->shape, y.shape), 0, [&](int64_t i, int64_t at) { cond[i] = in[0]->value[at]; });
+  ForEachStrided(y.shape, BroadcastStrides(in[0]->shape, y.shape), 0,
+                 [&](int64_t i, int64_t at) { cond[i] = in[0]->value[at]; });
   const bool err = want_err && (!in[1]->err.empty() || !in[2]->err.empty());
   if (err) y.err.resize(y.value.size());
   for (int side : {1, 2}) {
-    ForEachStrided(y.shape, BroadcastStrides(in[side]->shape, y.shape), 0, [&](int64_t i, int64_t at) {
-      if ((cond[i] != 0) != (side == 1)) return;
-      y.value[i] = in[side]->value[at];
-      if (err) y.err[i] = in[side]->ErrAt(at);
-    });
+    ForEachStrided(y.shape, BroadcastStrides(in[side]->shape, y.shape), 0,
+                   [&](int64_t i, int64_t at) {
+                     if ((cond[i] != 0) != (side == 1)) return;
+                     y.value[i] = in[side]->value[at];
+                     if (err) y.err[i] = in[side]->ErrAt(at);
+                   });
   }
   return OkStatus();
 }
@@ -39,10 +43,13 @@ const OpRecord& OpWhere() {
     r.input_names = {"cond", "x", "y"};
     r.types = {DType::kBool};
     r.infer = Infer;
-    r.te = [](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) -> StatusOr<std::vector<Buffer>> {
-      return std::vector<Buffer>{b.Compute("where", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-        return expr::Select(LoadBroadcast(in[0], i), LoadBroadcast(in[1], i), LoadBroadcast(in[2], i));
-      })};
+    r.te = [](const OpView& v, const std::vector<Buffer>& in,
+              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+      return std::vector<Buffer>{b.Compute(
+          "where", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+            return expr::Select(LoadBroadcast(in[0], i), LoadBroadcast(in[1], i),
+                                LoadBroadcast(in[2], i));
+          })};
     };
     r.reference = Reference;
     return r;

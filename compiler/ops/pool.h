@@ -1,4 +1,5 @@
-// Pools over the two last axes: MaxPool and AveragePool differ in the reducer and the division. Used by their records only.
+// Pools over the two last axes: MaxPool and AveragePool differ in the reducer and the division.
+// Used by their records only.
 #pragma once
 #include "compiler/ops/window.h"
 

@@ -12,7 +12,8 @@ namespace whet::ops {
 std::vector<DType> Floats() { return {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}; }
 
 std::vector<DType> Numbers() {
-  return {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8, DType::kU8, DType::kI32, DType::kI64};
+  return {DType::kF16, DType::kBF16, DType::kF32, DType::kF64,
+          DType::kI8,  DType::kU8,   DType::kI32, DType::kI64};
 }
 
 std::vector<DType> AllTypes() { return {}; }
@@ -20,7 +21,8 @@ std::vector<DType> AllTypes() { return {}; }
 Status SameTypes(const OpView& v) {
   for (const TensorType* t : v.in) {
     if (t != nullptr && t->dtype != v.in[0]->dtype) {
-      return InvalidArgument("inputs of {} and {}; they must have one element type", ToString(v.in[0]->dtype), ToString(t->dtype));
+      return InvalidArgument("inputs of {} and {}; they must have one element type",
+                             ToString(v.in[0]->dtype), ToString(t->dtype));
     }
   }
   return OkStatus();
@@ -33,14 +35,16 @@ StatusOr<Shape> Broadcast(const Shape& a, const Shape& b) {
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    if (x != y && x != 1 && y != 1) return InvalidArgument("shapes {} and {} do not broadcast", ShapeText(a), ShapeText(b));
+    if (x != y && x != 1 && y != 1)
+      return InvalidArgument("shapes {} and {} do not broadcast", ShapeText(a), ShapeText(b));
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
   return out;
 }
 
 StatusOr<int64_t> NormalizeAxis(int64_t axis, int64_t rank) {
-  if (axis < -rank || axis >= rank) return InvalidArgument("axis {} is outside of rank {}", axis, rank);
+  if (axis < -rank || axis >= rank)
+    return InvalidArgument("axis {} is outside of rank {}", axis, rank);
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -49,7 +53,8 @@ StatusOr<std::vector<int64_t>> NormalizeAxes(std::vector<int64_t> axes, int64_t 
     WHET_ASSIGN_OR_RETURN(a, NormalizeAxis(a, rank));
   }
   std::sort(axes.begin(), axes.end());
-  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) return InvalidArgument("an axis occurs twice");
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end())
+    return InvalidArgument("an axis occurs twice");
   return axes;
 }
 
@@ -68,20 +73,23 @@ Shape Strides(const Shape& s) {
 te::AxisSpec AxesOf(const Shape& shape) {
   static constexpr const char* kImage[] = {"n", "c", "h", "w"};
   te::AxisSpec axes;
-  for (size_t i = 0; i < shape.size(); ++i) axes.emplace_back(shape.size() == 4 ? kImage[i] : "d" + std::to_string(i), shape[i]);
+  for (size_t i = 0; i < shape.size(); ++i)
+    axes.emplace_back(shape.size() == 4 ? kImage[i] : "d" + std::to_string(i), shape[i]);
   return axes;
 }
 
 te::AxisSpec ReduceAxes(const Shape& extents) {
   te::AxisSpec axes;
-  for (size_t i = 0; i < extents.size(); ++i) axes.emplace_back("r" + std::to_string(i), extents[i]);
+  for (size_t i = 0; i < extents.size(); ++i)
+    axes.emplace_back("r" + std::to_string(i), extents[i]);
   return axes;
 }
 
 Expr LoadBroadcast(const Buffer& b, const std::vector<Expr>& index) {
   std::vector<Expr> at;
   const size_t skip = index.size() - b->shape.size();
-  for (size_t i = 0; i < b->shape.size(); ++i) at.push_back(b->shape[i] == 1 ? expr::Int(0) : index[skip + i]);
+  for (size_t i = 0; i < b->shape.size(); ++i)
+    at.push_back(b->shape[i] == 1 ? expr::Int(0) : index[skip + i]);
   return expr::Load(b, at);
 }
 
@@ -90,7 +98,8 @@ Expr Const(DType t, double v) {
   return IsFloat(t) ? expr::Float(v, t) : expr::Int(static_cast<int64_t>(v), t);
 }
 
-Buffer PadSpatial(te::Builder& b, const Buffer& x, int64_t top, int64_t left, int64_t h, int64_t w, double fill) {
+Buffer PadSpatial(te::Builder& b, const Buffer& x, int64_t top, int64_t left, int64_t h, int64_t w,
+                  double fill) {
   const Shape& s = x->shape;
   if (top == 0 && left == 0 && h <= s[2] && w <= s[3]) return x;
   auto inside = [](const Expr& i, int64_t before, int64_t extent, int64_t total) {
@@ -99,10 +108,13 @@ Buffer PadSpatial(te::Builder& b, const Buffer& x, int64_t top, int64_t left, in
     if (before + extent < total) cond = expr::And(cond, expr::Lt(i, expr::Int(before + extent)));
     return cond;
   };
-  return b.Compute("pad", x->dtype, {{"n", s[0]}, {"c", s[1]}, {"h", h}, {"w", w}}, [&](const std::vector<Expr>& i) {
-    const Expr cond = expr::And(inside(i[2], top, s[2], h), inside(i[3], left, s[3], w));
-    return expr::Select(cond, expr::Load(x, {i[0], i[1], i[2] - top, i[3] - left}), Const(x->dtype, fill));
-  });
+  return b.Compute("pad", x->dtype, {{"n", s[0]}, {"c", s[1]}, {"h", h}, {"w", w}},
+                   [&](const std::vector<Expr>& i) {
+                     const Expr cond =
+                         expr::And(inside(i[2], top, s[2], h), inside(i[3], left, s[3], w));
+                     return expr::Select(cond, expr::Load(x, {i[0], i[1], i[2] - top, i[3] - left}),
+                                         Const(x->dtype, fill));
+                   });
 }
 
 double Roundoff(DType t) {
@@ -142,7 +154,8 @@ double Wrap(DType t, double v) {
   return v;
 }
 
-void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset, const std::function<void(int64_t, int64_t)>& f) {
+void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset,
+                    const std::function<void(int64_t, int64_t)>& f) {
   const int64_t n = Product(shape);
   if (n == 0) return;
   Shape index(shape.size(), 0);
@@ -166,7 +179,8 @@ Shape BroadcastStrides(const Shape& from, const Shape& to) {
   return result;
 }
 
-void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out, bool want_err) {
+void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out,
+                 bool want_err) {
   const bool err = want_err && !in.err.empty();
   if (err) out.err.resize(out.value.size());
   ForEachStrided(out.shape, strides, offset, [&](int64_t i, int64_t from) {
@@ -175,16 +189,18 @@ void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefT
   });
 }
 
-// The innermost loop runs along rows of b and c, which the compiler vectorizes; four rows of b at a time keep the
-// traffic of c low.
+// The innermost loop runs along rows of b and c, which the compiler vectorizes; four rows of b at a
+// time keep the traffic of c low.
 void MatMulAdd(int64_t m, int64_t n, int64_t k, const double* a, const double* b, double* c) {
   for (int64_t i = 0; i < m; ++i) {
     double* row = c + i * n;
     int64_t p = 0;
     for (; p + 4 <= k; p += 4) {
-      const double x0 = a[i * k + p], x1 = a[i * k + p + 1], x2 = a[i * k + p + 2], x3 = a[i * k + p + 3];
+      const double x0 = a[i * k + p], x1 = a[i * k + p + 1], x2 = a[i * k + p + 2],
+                   x3 = a[i * k + p + 3];
       const double *b0 = b + p * n, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
-      for (int64_t j = 0; j < n; ++j) row[j] += (x0 * b0[j] + x1 * b1[j]) + (x2 * b2[j] + x3 * b3[j]);
+      for (int64_t j = 0; j < n; ++j)
+        row[j] += (x0 * b0[j] + x1 * b1[j]) + (x2 * b2[j] + x3 * b3[j]);
     }
     for (; p < k; ++p) {
       const double x = a[i * k + p];

@@ -1,5 +1,6 @@
-// What operator records are written with: type inference, te stages and f64 references for the common shapes of operator
-// (unary, binary with broadcasting, reduction, data movement). Used by compiler/ops/op_*.cc only; pure functions.
+// What operator records are written with: type inference, te stages and f64 references for the
+// common shapes of operator (unary, binary with broadcasting, reduction, data movement). Used by
+// compiler/ops/op_*.cc only; pure functions.
 #pragma once
 #include <cmath>
 #include <functional>
@@ -14,9 +15,9 @@ namespace whet::ops {
 
 using expr::Buffer;
 using expr::Expr;
+using graph::Attrs;
 using graph::AttrType;
 using graph::AttrValue;
-using graph::Attrs;
 using graph::FusionKind;
 using graph::ImportContext;
 using graph::LayoutRole;
@@ -31,11 +32,12 @@ using Shape = std::vector<int64_t>;
 using Inputs = std::span<const RefTensor* const>;
 using Outputs = std::span<RefTensor>;
 
-std::vector<DType> Floats();    // f16, bf16, f32, f64
-std::vector<DType> Numbers();   // floats, i8, u8, i32, i64
+std::vector<DType> Floats();   // f16, bf16, f32, f64
+std::vector<DType> Numbers();  // floats, i8, u8, i32, i64
 std::vector<DType> AllTypes();
 
-// ---- types --------------------------------------------------------------------------------------------------------
+// ---- types
+// --------------------------------------------------------------------------------------------------------
 Status SameTypes(const OpView& v);  // all inputs have the element type of the first
 StatusOr<Shape> Broadcast(const Shape& a, const Shape& b);
 StatusOr<int64_t> NormalizeAxis(int64_t axis, int64_t rank);
@@ -45,29 +47,35 @@ std::string ShapeText(const Shape& s);
 int64_t Product(const Shape& s, size_t begin = 0, size_t end = SIZE_MAX);
 Shape Strides(const Shape& s);  // row-major
 
-// ---- tensor expressions ---------------------------------------------------------------------------------------------
+// ---- tensor expressions
+// ---------------------------------------------------------------------------------------------
 // Axes of a stage: n, c, h, w for rank 4, else d0, d1, ...
 te::AxisSpec AxesOf(const Shape& shape);
 te::AxisSpec ReduceAxes(const Shape& extents);  // r0, r1, ...
 // `b` at indices of a result it broadcasts into.
 Expr LoadBroadcast(const Buffer& b, const std::vector<Expr>& index);
 Expr Const(DType t, double v);
-// A "pad" stage (n, c, h, w) that extends the two last axes; `x` itself when nothing is needed. The result has extents
-// `h` and `w`; positions outside of x hold `fill`.
-Buffer PadSpatial(te::Builder& b, const Buffer& x, int64_t top, int64_t left, int64_t h, int64_t w, double fill);
+// A "pad" stage (n, c, h, w) that extends the two last axes; `x` itself when nothing is needed. The
+// result has extents `h` and `w`; positions outside of x hold `fill`.
+Buffer PadSpatial(te::Builder& b, const Buffer& x, int64_t top, int64_t left, int64_t h, int64_t w,
+                  double fill);
 
-// ---- references -----------------------------------------------------------------------------------------------------
+// ---- references
+// -----------------------------------------------------------------------------------------------------
 // The unit roundoff of a type in units of 2^-24; 0 for integers.
 double Roundoff(DType t);
-// What storing `v` as `t` leaves: integers wrap around, floats are kept as they are (f64 is the reference's precision).
+// What storing `v` as `t` leaves: integers wrap around, floats are kept as they are (f64 is the
+// reference's precision).
 double Wrap(DType t, double v);
 // Calls f(out_linear, source_index) for each element of a result, in order, where source index is
 // offset + sum(index[d] * stride[d]).
-void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset, const std::function<void(int64_t, int64_t)>& f);
+void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset,
+                    const std::function<void(int64_t, int64_t)>& f);
 // Row-major strides of `from` as seen from a result of `to` it broadcasts into: 0 where it repeats.
 Shape BroadcastStrides(const Shape& from, const Shape& to);
 // out[i] = in[offset + strides . index(i)], values and errors; infallible.
-void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out, bool want_err);
+void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out,
+                 bool want_err);
 // c[m, n] += a[m, k] * b[k, n], all row-major.
 void MatMulAdd(int64_t m, int64_t n, int64_t k, const double* a, const double* b, double* c);
 // Runs a bilinear function f(a, b, out += a*b) for the value and, with errors wanted, for the bound
@@ -75,7 +83,8 @@ void MatMulAdd(int64_t m, int64_t n, int64_t k, const double* a, const double* b
 void Bilinear(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out, bool want_err,
               const std::function<void(const double* a, const double* b, double* out)>& f);
 
-// ---- record makers --------------------------------------------------------------------------------------------------
+// ---- record makers
+// --------------------------------------------------------------------------------------------------
 struct UnarySpec {
   std::string name;
   int version = 1;

@@ -5,25 +5,30 @@
 namespace whet::ops {
 namespace {
 
-constexpr int64_t kMaxStep = int64_t{1} << 31;  // strides, dilations, pads: products with extents stay in 64 bits
+constexpr int64_t kMaxStep =
+    int64_t{1} << 31;  // strides, dilations, pads: products with extents stay in 64 bits
 
 Status CheckPositive(const std::vector<int64_t>& list, std::string_view name, int64_t least) {
   for (int64_t v : list) {
-    if (v < least || v > kMaxStep) return InvalidArgument("{} {} must be between {} and 2^31", name, ShapeText(list), least);
+    if (v < least || v > kMaxStep)
+      return InvalidArgument("{} {} must be between {} and 2^31", name, ShapeText(list), least);
   }
   return OkStatus();
 }
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
-// SAME_UPPER and SAME_LOWER: ceil(in / stride) windows; an odd total pads more at the end or at the start.
-Status ResolveAutoPad(const std::string& auto_pad, const Shape& spatial, std::vector<int64_t>* pads, const Shape& kernel,
-                      const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations) {
+// SAME_UPPER and SAME_LOWER: ceil(in / stride) windows; an odd total pads more at the end or at the
+// start.
+Status ResolveAutoPad(const std::string& auto_pad, const Shape& spatial, std::vector<int64_t>* pads,
+                      const Shape& kernel, const std::vector<int64_t>& strides,
+                      const std::vector<int64_t>& dilations) {
   const size_t n = spatial.size();
   if (auto_pad == "NOTSET" || auto_pad.empty()) return OkStatus();
   pads->assign(2 * n, 0);
   if (auto_pad == "VALID") return OkStatus();
-  if (auto_pad != "SAME_UPPER" && auto_pad != "SAME_LOWER") return InvalidArgument("auto_pad '{}' is unknown", auto_pad);
+  if (auto_pad != "SAME_UPPER" && auto_pad != "SAME_LOWER")
+    return InvalidArgument("auto_pad '{}' is unknown", auto_pad);
   for (size_t d = 0; d < n; ++d) {
     const int64_t out = CeilDiv(spatial[d], strides[d]);
     const int64_t span = (kernel[d] - 1) * dilations[d] + 1;
@@ -39,7 +44,9 @@ Status ResolveAutoPad(const std::string& auto_pad, const Shape& spatial, std::ve
 StatusOr<int64_t> Window::OutExtent(int d, int64_t in) const {
   const int64_t padded = in + pads[d] + pads[d + 2];
   if (padded < Span(d)) {
-    return InvalidArgument("kernel of {} with dilation {} exceeds the padded input of {} along axis {}", kernel[d], dilations[d], padded, d + 2);
+    return InvalidArgument(
+        "kernel of {} with dilation {} exceeds the padded input of {} along axis {}", kernel[d],
+        dilations[d], padded, d + 2);
   }
   int64_t out = (padded - Span(d)) / strides[d] + 1;
   if (ceil_mode) {
@@ -61,14 +68,21 @@ StatusOr<Window> TakeWindow(ImportContext& c, const Shape& spatial, Shape kernel
   if (n < 1 || n > 2) return Unimplemented("{} spatial axes are not supported; 1 and 2 are", n);
   const bool from_weights = !kernel.empty();
   WHET_ASSIGN_OR_RETURN(std::vector<int64_t> shape, c.TakeInts("kernel_shape", kernel));
-  if (shape.size() != n) return InvalidArgument("kernel_shape {} for {} spatial axes", ShapeText(shape), n);
-  if (from_weights && shape != kernel) return InvalidArgument("kernel_shape {} differs from the weights' {}", ShapeText(shape), ShapeText(kernel));
-  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> strides, c.TakeInts("strides", std::vector<int64_t>(n, 1)));
-  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> dilations, c.TakeInts("dilations", std::vector<int64_t>(n, 1)));
-  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> pads, c.TakeInts("pads", std::vector<int64_t>(2 * n, 0)));
+  if (shape.size() != n)
+    return InvalidArgument("kernel_shape {} for {} spatial axes", ShapeText(shape), n);
+  if (from_weights && shape != kernel)
+    return InvalidArgument("kernel_shape {} differs from the weights' {}", ShapeText(shape),
+                           ShapeText(kernel));
+  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> strides,
+                        c.TakeInts("strides", std::vector<int64_t>(n, 1)));
+  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> dilations,
+                        c.TakeInts("dilations", std::vector<int64_t>(n, 1)));
+  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> pads,
+                        c.TakeInts("pads", std::vector<int64_t>(2 * n, 0)));
   WHET_ASSIGN_OR_RETURN(std::string auto_pad, c.TakeString("auto_pad", "NOTSET"));
   WHET_ASSIGN_OR_RETURN(int64_t ceil_mode, c.TakeInt("ceil_mode", 0));
-  if (strides.size() != n || dilations.size() != n || pads.size() != 2 * n) return InvalidArgument("strides, dilations or pads do not fit {} spatial axes", n);
+  if (strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
+    return InvalidArgument("strides, dilations or pads do not fit {} spatial axes", n);
   WHET_RETURN_IF_ERROR(CheckPositive(shape, "kernel_shape", 1));
   WHET_RETURN_IF_ERROR(CheckPositive(strides, "strides", 1));
   WHET_RETURN_IF_ERROR(CheckPositive(dilations, "dilations", 1));
@@ -99,7 +113,8 @@ Attrs WindowAttrs(const Window& w, bool with_kernel) {
 }
 
 StatusOr<Window> WindowOf(const Attrs& attrs, const Shape& kernel) {
-  const Shape &strides = attrs.Ints("strides"), &dilations = attrs.Ints("dilations"), &pads = attrs.Ints("pads");
+  const Shape &strides = attrs.Ints("strides"), &dilations = attrs.Ints("dilations"),
+              &pads = attrs.Ints("pads");
   if (kernel.size() != 2 || strides.size() != 2 || dilations.size() != 2 || pads.size() != 4) {
     return InvalidArgument("kernel, strides and dilations need 2 entries, pads 4");
   }

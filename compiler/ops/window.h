@@ -1,6 +1,6 @@
-// Sliding windows over the two last axes of (n, c, h, w): what convolutions and pools share. Canonical attributes are
-// kernel, strides, dilations [h, w] and pads [top, left, bottom, right], all explicit; one-dimensional operators become
-// two-dimensional with h = 1 at import.
+// Sliding windows over the two last axes of (n, c, h, w): what convolutions and pools share.
+// Canonical attributes are kernel, strides, dilations [h, w] and pads [top, left, bottom, right],
+// all explicit; one-dimensional operators become two-dimensional with h = 1 at import.
 #pragma once
 #include <array>
 
@@ -15,7 +15,9 @@ struct Window {
   std::array<int64_t, 4> pads{0, 0, 0, 0};
   bool ceil_mode = false;
 
-  int64_t Span(int d) const { return (kernel[d] - 1) * dilations[d] + 1; }  // input positions one window covers
+  int64_t Span(int d) const {
+    return (kernel[d] - 1) * dilations[d] + 1;
+  }  // input positions one window covers
   StatusOr<int64_t> OutExtent(int d, int64_t in) const;
   // Positions of the padded input that `out` windows read.
   int64_t Used(int d, int64_t out) const { return (out - 1) * strides[d] + Span(d); }
@@ -23,12 +25,14 @@ struct Window {
   void Taps(int d, int64_t o, int64_t in, int64_t* first, int64_t* last) const;
 };
 
-// Attributes kernel_shape, strides, dilations, pads, auto_pad, ceil_mode of an ONNX node with `spatial` axes of the given
-// extents. `kernel` is what the weights say, or empty for pools, where the attribute is required.
+// Attributes kernel_shape, strides, dilations, pads, auto_pad, ceil_mode of an ONNX node with
+// `spatial` axes of the given extents. `kernel` is what the weights say, or empty for pools, where
+// the attribute is required.
 StatusOr<Window> TakeWindow(ImportContext& c, const Shape& spatial, Shape kernel);
 // [s] -> [1, s] for one spatial axis.
 Attrs WindowAttrs(const Window& w, bool with_kernel);
-StatusOr<Window> WindowOf(const Attrs& attrs, const Shape& kernel);  // checked: text may come from a peer
+StatusOr<Window> WindowOf(const Attrs& attrs,
+                          const Shape& kernel);  // checked: text may come from a peer
 
 // (n, c, l) -> (n, c, 1, l) and back, as Reshape nodes; other ranks are left alone.
 StatusOr<ValueId> ToTwoAxes(ImportContext& c, ValueId v);

@@ -1,5 +1,6 @@
-// A model file comes from anywhere: any bytes give a graph or an error. A graph that comes out is small enough to be worth
-// running through the passes, its text parses to itself, and each workload's text does too.
+// A model file comes from anywhere: any bytes give a graph or an error. A graph that comes out is
+// small enough to be worth running through the passes, its text parses to itself, and each
+// workload's text does too.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -28,7 +28,8 @@ class BlazeFaceWriter {
   }
 
  private:
-  std::string Conv(const std::string& name, const std::string& x, int64_t ic, int64_t oc, int64_t k, int64_t stride, std::vector<int64_t> pads, int64_t group) {
+  std::string Conv(const std::string& name, const std::string& x, int64_t ic, int64_t oc, int64_t k,
+                   int64_t stride, std::vector<int64_t> pads, int64_t group) {
     m_.Weights(name + "_w", {oc, ic / group, k, k}).Weights(name + "_b", {oc});
     m_.Node("Conv", {x, name + "_w", name + "_b"}, {name})
         .Ints("kernel_shape", {k, k})
@@ -44,14 +45,18 @@ class BlazeFaceWriter {
   }
 
   // relu(pointwise(depthwise(x)) + shortcut(x))
-  std::string Block(const std::string& name, const std::string& x, int64_t ic, int64_t oc, int64_t stride) {
-    std::vector<int64_t> pads = stride == 1 ? std::vector<int64_t>{1, 1, 1, 1} : std::vector<int64_t>{0, 0, 1, 1};
+  std::string Block(const std::string& name, const std::string& x, int64_t ic, int64_t oc,
+                    int64_t stride) {
+    std::vector<int64_t> pads =
+        stride == 1 ? std::vector<int64_t>{1, 1, 1, 1} : std::vector<int64_t>{0, 0, 1, 1};
     std::string y = Conv(name + "_dw", x, ic, ic, 3, stride, std::move(pads), ic);
     y = Conv(name + "_pw", y, ic, oc, 1, 1, {0, 0, 0, 0}, 1);
     std::string shortcut = x;
     if (stride == 2) {
       size_ /= 2;
-      m_.Node("MaxPool", {shortcut}, {name + "_pool"}).Ints("kernel_shape", {2, 2}).Ints("strides", {2, 2});
+      m_.Node("MaxPool", {shortcut}, {name + "_pool"})
+          .Ints("kernel_shape", {2, 2})
+          .Ints("strides", {2, 2});
       shortcut = name + "_pool";
     }
     if (oc > ic) {
@@ -64,13 +69,16 @@ class BlazeFaceWriter {
     return Relu(name, name + "_sum");
   }
 
-  // One convolution per feature map, each turned to channels last and flattened to [1, anchors, per_anchor].
-  void Head(const std::string& name, const std::vector<std::string>& features, const std::vector<int64_t>& sizes,
-            const std::vector<int64_t>& channels, const std::vector<int64_t>& per_cell, int64_t per_anchor) {
+  // One convolution per feature map, each turned to channels last and flattened to [1, anchors,
+  // per_anchor].
+  void Head(const std::string& name, const std::vector<std::string>& features,
+            const std::vector<int64_t>& sizes, const std::vector<int64_t>& channels,
+            const std::vector<int64_t>& per_cell, int64_t per_anchor) {
     std::vector<std::string> parts;
     for (size_t i = 0; i < features.size(); ++i) {
       const std::string part = fmt::format("{}_{}", name, i);
-      Conv(part + "_conv", features[i], channels[i], per_cell[i] * per_anchor, 1, 1, {0, 0, 0, 0}, 1);
+      Conv(part + "_conv", features[i], channels[i], per_cell[i] * per_anchor, 1, 1, {0, 0, 0, 0},
+           1);
       m_.Node("Transpose", {part + "_conv"}, {part + "_last"}).Ints("perm", {0, 2, 3, 1});
       m_.Ints(part + "_shape", {1, sizes[i] * sizes[i] * per_cell[i], per_anchor});
       m_.Node("Reshape", {part + "_last", part + "_shape"}, {part});
@@ -103,7 +111,10 @@ TestModel TinyClassifier(int64_t size, int64_t classes) {
   m.Node("Relu", {"norm"}, {"relu"});
   m.Node("MaxPool", {"relu"}, {"pool"}).Ints("kernel_shape", {2, 2}).Ints("strides", {2, 2});
   m.Weights("w2", {8, 1, 3, 3}).Weights("b2", {8});
-  m.Node("Conv", {"pool", "w2", "b2"}, {"dw"}).Ints("kernel_shape", {3, 3}).Ints("pads", {1, 1, 1, 1}).Int("group", 8);
+  m.Node("Conv", {"pool", "w2", "b2"}, {"dw"})
+      .Ints("kernel_shape", {3, 3})
+      .Ints("pads", {1, 1, 1, 1})
+      .Int("group", 8);
   m.Node("GlobalAveragePool", {"dw"}, {"mean_pool"});
   m.Node("Flatten", {"mean_pool"}, {"flat"});
   m.Weights("w3", {classes, 8}).Weights("b3", {classes});

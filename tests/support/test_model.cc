@@ -29,7 +29,8 @@ int32_t OnnxType(DType t) {
 
 namespace {
 
-void FillTensor(TensorProto* t, DType type, const std::vector<int64_t>& shape, std::span<const double> values) {
+void FillTensor(TensorProto* t, DType type, const std::vector<int64_t>& shape,
+                std::span<const double> values) {
   t->set_data_type(OnnxType(type));
   for (int64_t d : shape) t->add_dims(d);
   t->set_raw_data(graph::WriteDoubles(type, values));
@@ -64,14 +65,17 @@ TestModel::NodeWriter& TestModel::NodeWriter::Str(std::string_view name, std::st
   return *this;
 }
 
-TestModel::NodeWriter& TestModel::NodeWriter::Ints(std::string_view name, const std::vector<int64_t>& v) {
+TestModel::NodeWriter& TestModel::NodeWriter::Ints(std::string_view name,
+                                                   const std::vector<int64_t>& v) {
   AttributeProto* a = Add(name);
   a->set_type(AttributeProto::INTS);
   for (int64_t i : v) a->add_ints(i);
   return *this;
 }
 
-TestModel::NodeWriter& TestModel::NodeWriter::Tensor(std::string_view name, DType t, const std::vector<int64_t>& shape, std::span<const double> values) {
+TestModel::NodeWriter& TestModel::NodeWriter::Tensor(std::string_view name, DType t,
+                                                     const std::vector<int64_t>& shape,
+                                                     std::span<const double> values) {
   AttributeProto* a = Add(name);
   a->set_type(AttributeProto::TENSOR);
   FillTensor(a->mutable_t(), t, shape, values);
@@ -92,7 +96,8 @@ TestModel& TestModel::Input(std::string_view name, const std::vector<int64_t>& s
   return SymbolicInput(name, dims, t);
 }
 
-TestModel& TestModel::SymbolicInput(std::string_view name, const std::vector<std::string>& dims, DType t) {
+TestModel& TestModel::SymbolicInput(std::string_view name, const std::vector<std::string>& dims,
+                                    DType t) {
   auto* v = model_.mutable_graph()->add_input();
   v->set_name(std::string(name));
   auto* tensor = v->mutable_type()->mutable_tensor_type();
@@ -115,7 +120,8 @@ TestModel& TestModel::Output(std::string_view name) {
   return *this;
 }
 
-TestModel& TestModel::Constant(std::string_view name, DType t, const std::vector<int64_t>& shape, std::span<const double> values) {
+TestModel& TestModel::Constant(std::string_view name, DType t, const std::vector<int64_t>& shape,
+                               std::span<const double> values) {
   TensorProto* tensor = model_.mutable_graph()->add_initializer();
   tensor->set_name(std::string(name));
   FillTensor(tensor, t, shape, values);
@@ -137,7 +143,8 @@ TestModel& TestModel::Weights(std::string_view name, const std::vector<int64_t>&
   return Constant(name, DType::kF32, shape, values);
 }
 
-TestModel::NodeWriter TestModel::Node(std::string_view op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+TestModel::NodeWriter TestModel::Node(std::string_view op, const std::vector<std::string>& inputs,
+                                      const std::vector<std::string>& outputs) {
   auto* n = model_.mutable_graph()->add_node();
   n->set_op_type(std::string(op));
   n->set_name(std::string(op) + "_" + std::to_string(model_.graph().node_size() - 1));

@@ -1,0 +1,335 @@
+// Graphs: their text, the verifier, constants, and each pass as text in, text out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler/graph/builder.h"
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/passes.h"
+#include "compiler/ops/catalog.h"
+
+namespace whet::graph {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Graph Parse(std::string_view text) {
+  auto g = ParseGraph(text, ops::Catalog());
+  EXPECT_TRUE(g.ok()) << g.status();
+  return g.ok() ? *std::move(g) : Graph();
+}
+
+// What the named passes make of a graph, as text that has been parsed back and verified.
+std::string After(std::string_view text, const std::vector<std::string>& passes) {
+  Graph g = Parse(text);
+  auto r = RunPasses(g, passes, {});
+  EXPECT_TRUE(r.ok()) << r.status();
+  const std::string printed = ToString(g);
+  EXPECT_EQ(ToString(Parse(printed)), printed);
+  return printed;
+}
+
+std::vector<double> Output(const Graph& g, const std::vector<std::vector<double>>& inputs) {
+  std::vector<RefTensor> in;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& t = g.type(g.inputs[i]);
+    in.push_back({t.dtype, t.shape, inputs[i], {}});
+  }
+  auto e = EvaluateModel(g, std::move(in));
+  EXPECT_TRUE(e.ok()) << e.status();
+  return e.ok() ? e->values[g.outputs[0].value].value : std::vector<double>();
+}
+
+std::vector<double> Ramp(int64_t n) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<double>(i % 13) * 0.5 - 2);
+  return v;
+}
+
+// The passes keep what a graph computes.
+void ExpectSameResult(std::string_view text, const std::vector<std::string>& passes) {
+  Graph g = Parse(text);
+  std::vector<std::vector<double>> inputs;
+  for (ValueId v : g.inputs) inputs.push_back(Ramp(g.type(v).num_elements()));
+  const std::vector<double> before = Output(g, inputs);
+  auto r = RunPasses(g, passes, {});
+  ASSERT_TRUE(r.ok()) << r.status();
+  const std::vector<double> after = Output(g, inputs);
+  ASSERT_EQ(before.size(), after.size());
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-5) << i;
+}
+
+TEST(GraphTextTest, PrintsWhatItParses) {
+  const std::string text =
+      "graph \"a \\\"name\\\"\"\n"
+      "  input \"x y\": f32[1,3,4,4]\n"
+      "  const w: f32[2,3,1,1] = [1.0,-2.5,0.0,inf,nan,9.5367431640625e-07]\n"
+      "  const i: i64[2] = [-1,9223372036854775807]\n"
+      "  y:0: f32[1,2,4,4]<(a, b, c, d) -> (a, c, d, b)> = Conv(\"x y\", w) {dilations=[1,1], "
+      "group=1, pads=[0,0,0,0], strides=[1,1]} \"conv/1\"\n"
+      "  z: f32[1,2,16] = Reshape(y:0) {shape=[1,2,16]} \"flat\"\n"
+      "  output \"out\" = z\n";
+  EXPECT_EQ(ToString(Parse(text)), text);
+}
+
+TEST(GraphTextTest, LargeConstantsTravelByHash) {
+  Graph g;
+  g.catalog = &ops::Catalog();
+  GraphBuilder b(g);
+  const ConstantPtr c = Constant::OfDoubles(DType::kF32, {100}, Ramp(100));
+  const ValueId x = b.Input("x", TensorType::Of(DType::kF32, {100}));
+  b.Output("y", *b.Emit("Add", {x, b.Constant("c", c)}));
+  const std::string text = ToString(g);
+  EXPECT_THAT(text, HasSubstr("@" + c->hash().Hex()));
+  auto again = ParseGraph(text, ops::Catalog(), {c});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(ToString(*again), text);
+  EXPECT_THAT(Message(ParseGraph(text, ops::Catalog()).status()), HasSubstr("is not at hand"));
+}
+
+TEST(GraphTextTest, ErrorsNameThePlace) {
+  auto error = [](std::string_view text) {
+    return Message(ParseGraph(text, ops::Catalog()).status());
+  };
+  EXPECT_THAT(error("graph \"g\"\n  input x: f99[1]\n"), HasSubstr("unknown element type 'f99'"));
+  EXPECT_THAT(error("graph \"g\"\n  input x: f32[1]\n  y: f32[1] = Frobnicate(x)\n"),
+              HasSubstr("line 3"));
+  EXPECT_THAT(error("graph \"g\"\n  input x: f32[2]\n  y: f32[3] = Relu(x)\n  output \"y\" = y\n"),
+              HasSubstr("inference says f32[2]"));
+  EXPECT_THAT(error("graph \"g\"\n  y: f32[3] = Relu(x)\n"), HasSubstr("unknown value 'x'"));
+  EXPECT_THAT(error("graph \"g\"\n  input x: f32[1099511627776,1099511627776]\n"),
+              HasSubstr("exceeds the limit"));
+  EXPECT_THAT(error("graph \"g\"\n  input x: f32[2,2]<(a, b) -> (a, a)>\n"),
+              HasSubstr("not a permutation"));
+}
+
+TEST(ConstantTest, ConvertsBetweenElementTypes) {
+  EXPECT_EQ(RoundTo(DType::kF16, 65519.9), 65504);
+  EXPECT_EQ(RoundTo(DType::kF16, 65520), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(RoundTo(DType::kF16, 1 + 0x1.0p-11), 1);             // a tie goes to even
+  EXPECT_EQ(RoundTo(DType::kF16, 1 + 0x1.8p-10), 1 + 0x1.0p-9);  // up to even
+  EXPECT_EQ(RoundTo(DType::kF16, 0x1.8p-25), 0x1.0p-24);         // the smallest of all
+  EXPECT_EQ(RoundTo(DType::kBF16, 1 + 0x1.1p-8), 1 + 0x1.0p-7);
+  EXPECT_EQ(RoundTo(DType::kU8, -3), 0);
+  EXPECT_EQ(RoundTo(DType::kI8, 200.7), 127);
+  EXPECT_EQ(RoundTo(DType::kI32, -2.9), -2);
+  const std::vector<double> values = {-1.5, 0, 3, 1e30, std::nan("")};
+  for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8, DType::kU8,
+                  DType::kI32, DType::kI64, DType::kBool}) {
+    const std::vector<double> read = ReadDoubles(t, WriteDoubles(t, values));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double want = RoundTo(t, values[i]);
+      EXPECT_TRUE(read[i] == want || (std::isnan(read[i]) && std::isnan(want)))
+          << ToString(t) << " " << values[i];
+    }
+  }
+  EXPECT_FALSE(Constant::Make(DType::kF32, {2}, "1234567").ok());
+}
+
+TEST(VerifierTest, FindsBrokenGraphs) {
+  const char* text =
+      "graph \"g\"\n  input x: f32[2]\n  a: f32[2] = Relu(x)\n  b: f32[2] = Neg(a)\n  output \"b\" "
+      "= b\n";
+  Graph g = Parse(text);
+  std::swap(g.nodes[0], g.nodes[1]);
+  EXPECT_THAT(Message(Verify(g)), HasSubstr("used before it is computed"));
+  g = Parse(text);
+  g.values[1].name = "x";
+  EXPECT_THAT(Message(Verify(g)), HasSubstr("two values are called 'x'"));
+  g = Parse(text);
+  g.nodes[1].view = true;
+  EXPECT_THAT(Message(Verify(g)), HasSubstr("bytes would differ"));
+  g = Parse(text);
+  g.nodes[1].outputs = g.nodes[0].outputs;
+  EXPECT_THAT(Message(Verify(g)), HasSubstr("defined twice"));
+}
+
+TEST(PassTest, FoldsConstantsThroughTheReference) {
+  const std::string out = After(
+      "graph \"g\"\n  input x: f32[3]\n  const a: f32[3] = [1.0,2.0,3.0]\n  const b: f32[1] = "
+      "[10.0]\n"
+      "  c: f32[3] = Mul(a, b)\n  d: f32[3] = Neg(c)\n  y: f32[3] = Add(x, d)\n  output \"y\" = "
+      "y\n",
+      {"fold-constants"});
+  EXPECT_THAT(out, HasSubstr("const d: f32[3] = [-10.0,-20.0,-30.0]"));
+  EXPECT_THAT(out, Not(HasSubstr("Mul")));
+}
+
+TEST(PassTest, RemovesIdentitiesAndPairs) {
+  const std::string out = After(
+      "graph \"g\"\n  input x: f32[2,3]\n  a: f32[2,3] = Relu(x)\n  b: f32[2,3] = Relu(a)\n  c: "
+      "f32[2,3] = Identity(b)\n"
+      "  d: f32[3,2] = Transpose(c) {perm=[1,0]}\n  e: f32[2,3] = Transpose(d) {perm=[1,0]}\n"
+      "  f: f32[6] = Reshape(e) {shape=[6]}\n  g: f32[2,3] = Reshape(f) {shape=[2,3]}\n  h: "
+      "f32[2,3] = Neg(g)\n  output \"y\" = h\n",
+      {"remove-identities", "remove-dead-nodes"});
+  EXPECT_EQ(out,
+            "graph \"g\"\n  input x: f32[2,3]\n  b: f32[2,3] = Relu(x)\n  h: f32[2,3] = Neg(b)\n  "
+            "output \"y\" = h\n");
+}
+
+TEST(PassTest, MergesEqualNodesAndConstants) {
+  const std::string out = After(
+      "graph \"g\"\n  input x: f32[2]\n  const a: f32[2] = [1.0,2.0]\n  const b: f32[2] = "
+      "[1.0,2.0]\n"
+      "  p: f32[2] = Add(x, a)\n  q: f32[2] = Add(x, b)\n  y: f32[2] = Mul(p, q)\n  output \"y\" = "
+      "y\n",
+      {"merge-equal-nodes"});
+  EXPECT_THAT(out, HasSubstr("y: f32[2] = Mul(p, p)"));
+  EXPECT_THAT(out, Not(HasSubstr("const b")));
+}
+
+constexpr char kConvNorm[] =
+    "graph \"g\"\n  input x: f32[1,2,3,3]\n  const w: f32[2,2,1,1] = [1.0,-2.0,0.5,3.0]\n"
+    "  const scale: f32[2] = [2.0,0.5]\n  const shift: f32[2] = [1.0,-1.0]\n  const mean: f32[2] = "
+    "[0.25,-0.5]\n  const var: f32[2] = [4.0,0.25]\n"
+    "  c: f32[1,2,3,3] = Conv(x, w) {} \"conv\"\n"
+    "  y: f32[1,2,3,3] = BatchNormalization(c, scale, shift, mean, var) {} \"norm\"\n  output "
+    "\"y\" = y\n";
+
+TEST(PassTest, FoldsBatchNormIntoTheConvolution) {
+  const std::string out = After(kConvNorm, {"fold-batch-norm", "remove-dead-nodes"});
+  EXPECT_THAT(out, HasSubstr("y: f32[1,2,3,3] = Conv(x, w_bn, w_bn_bias)"));
+  EXPECT_THAT(out, HasSubstr("\"conv+norm\""));
+  EXPECT_THAT(out, Not(HasSubstr("BatchNormalization")));
+  ExpectSameResult(kConvNorm, {"fold-batch-norm"});
+}
+
+TEST(PassTest, BatchNormElsewhereBecomesScaleAndShift) {
+  std::string shared(kConvNorm);
+  shared += "  output \"c\" = c\n";  // the convolution's own result is read too
+  const std::string out = After(shared, {"fold-batch-norm"});
+  EXPECT_THAT(out, HasSubstr("Mul(c, norm_scale)"));
+  EXPECT_THAT(out, HasSubstr("y: f32[1,2,3,3] = Add(norm_scaled, norm_shift)"));
+  ExpectSameResult(shared, {"fold-batch-norm"});
+}
+
+TEST(PassTest, ZerosJoinedToTheChannelsBecomeAPad) {
+  constexpr char kText[] =
+      "graph \"g\"\n  input x: f32[1,2,2,2]\n  const z: f32[1,1,2,2] = [0.0,0.0,0.0,0.0]\n  const "
+      "o: f32[1,1,2,2] = [0.0,0.0,0.0,1.0]\n"
+      "  a: f32[1,4,2,2] = Concat(z, x, z) {axis=1}\n  b: f32[1,5,2,2] = Concat(a, o) {axis=1}\n  "
+      "output \"y\" = b\n";
+  const std::string out = After(kText, {"concat-to-pad"});
+  EXPECT_THAT(out, HasSubstr("a: f32[1,4,2,2] = Pad(x) {pads=[0,1,0,0,0,1,0,0], value=0.0}"));
+  EXPECT_THAT(out, HasSubstr("Concat(a, o)"));
+  ExpectSameResult(kText, {"concat-to-pad"});
+}
+
+TEST(PassTest, PadsGoIntoWindowsWhereThatIsTheSame) {
+  auto text = [](const char* pad_value, const char* consumer) {
+    return std::string(
+               "graph \"g\"\n  input x: f32[1,1,4,4]\n  const w: f32[1,1,3,3] = "
+               "[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0]\n") +
+           "  p: f32[1,1,6,5] = Pad(x) {pads=[0,0,1,0,0,0,1,1], value=" + pad_value +
+           "}\n  y: " + consumer + "\n  output \"y\" = y\n";
+  };
+  const std::string conv = text("0.0", "f32[1,1,4,3] = Conv(p, w) {}");
+  EXPECT_THAT(After(conv, {"fold-pad", "remove-dead-nodes"}),
+              HasSubstr("Conv(x, w) {dilations=[1,1], group=1, pads=[1,0,1,1]"));
+  ExpectSameResult(conv, {"fold-pad"});
+  EXPECT_THAT(After(text("1.0", "f32[1,1,4,3] = Conv(p, w) {}"), {"fold-pad"}),
+              HasSubstr("Conv(p, w)"));
+  const std::string max = text("-inf", "f32[1,1,4,3] = MaxPool(p) {kernel=[3,3]}");
+  EXPECT_THAT(After(max, {"fold-pad"}), HasSubstr("MaxPool(x)"));
+  ExpectSameResult(max, {"fold-pad"});
+  EXPECT_THAT(After(text("0.0", "f32[1,1,4,3] = MaxPool(p) {kernel=[3,3]}"), {"fold-pad"}),
+              HasSubstr("MaxPool(p)"));
+  const std::string average = text("0.0", "f32[1,1,4,3] = AveragePool(p) {kernel=[3,3]}");
+  EXPECT_THAT(After(average, {"fold-pad"}), HasSubstr("count_include_pad=1"));
+  ExpectSameResult(average, {"fold-pad"});
+  const std::string own =
+      text("0.0", "f32[1,1,6,5] = AveragePool(p) {kernel=[3,3], pads=[1,1,1,1]}");
+  EXPECT_THAT(After(own, {"fold-pad"}), HasSubstr("AveragePool(p)"));
+}
+
+TEST(PassTest, LayoutsFlowAndTransposesBecomeViews) {
+  // The usual exporter's frame around a convolution: channels-last in and out.
+  constexpr char kText[] =
+      "graph \"g\"\n  input x: f32[1,4,4,8]\n  const w: f32[2,8,1,1] = "
+      "[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n"
+      "  a: f32[1,8,4,4] = Transpose(x) {perm=[0,3,1,2]}\n  c: f32[1,2,4,4] = Conv(a, w) {}\n  r: "
+      "f32[1,2,4,4] = Relu(c)\n"
+      "  t: f32[1,4,4,2] = Transpose(r) {perm=[0,2,3,1]}\n  y: f32[1,32] = Reshape(t) "
+      "{shape=[1,32]}\n  output \"y\" = y\n";
+  const std::string out = After(kText, {"assign-layouts", "mark-views", "separate-outputs"});
+  EXPECT_THAT(out, HasSubstr("a: f32[1,8,4,4]<(a, b, c, d) -> (a, c, d, b)> = view Transpose(x)"));
+  EXPECT_THAT(out, HasSubstr("r: f32[1,2,4,4]<(a, b, c, d) -> (a, c, d, b)> = Relu(c)"));
+  EXPECT_THAT(out, HasSubstr("t: f32[1,4,4,2] = view Transpose(r)"));
+  EXPECT_THAT(out, HasSubstr("y: f32[1,32] = view Reshape(t)"));
+  EXPECT_THAT(out, Not(HasSubstr("Identity")));
+}
+
+TEST(PassTest, ForeignLayoutsAreCopiedOnce) {
+  constexpr char kText[] =
+      "graph \"g\"\n  input x: f32[1,8,4,4]\n  const w: f32[1,8,1,1] = "
+      "[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n  const v: f32[1,8,1,1] = "
+      "[2.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n"
+      "  c: f32[1,1,4,4] = Conv(x, w) {}\n  d: f32[1,1,4,4] = Conv(x, v) {}\n  e: f32[1,2,4,4] = "
+      "Concat(c, d) {axis=1}\n  output \"y\" = e\n";
+  const std::string out = After(kText, {"assign-layouts", "mark-views", "separate-outputs"});
+  EXPECT_THAT(
+      out, HasSubstr("x_channels_last: f32[1,8,4,4]<(a, b, c, d) -> (a, c, d, b)> = Identity(x)"));
+  EXPECT_THAT(out, HasSubstr("Conv(x_channels_last, w)"));
+  EXPECT_THAT(out, HasSubstr("Conv(x_channels_last, v)"));
+  EXPECT_THAT(out, Not(HasSubstr("x_channels_last_1")));
+  // The output is row-major for its reader.
+  EXPECT_THAT(out, HasSubstr("e_row_major: f32[1,2,4,4] = Identity(e)"));
+  EXPECT_THAT(out, HasSubstr("output \"y\" = e_row_major"));
+}
+
+TEST(PassTest, OutputsOwnTheirBytes) {
+  const std::string out = After(
+      "graph \"g\"\n  input x: f32[2,2]\n  const c: f32[1] = [1.0]\n  r: f32[2,2] = Relu(x)\n  f: "
+      "f32[4] = Reshape(r) {shape=[4]}\n"
+      "  i: f32[4] = Reshape(x) {shape=[4]}\n  output \"r\" = r\n  output \"f\" = f\n  output "
+      "\"i\" = i\n  output \"c\" = c\n",
+      {"mark-views", "separate-outputs"});
+  EXPECT_THAT(out, HasSubstr("output \"r\" = r\n"));
+  EXPECT_THAT(out, HasSubstr("output \"f\" = f_output\n"));
+  EXPECT_THAT(out, HasSubstr("output \"i\" = i_output\n"));
+  EXPECT_THAT(out, HasSubstr("output \"c\" = c_output\n"));
+}
+
+TEST(PassTest, TheListReportsDumpsAndSwitchesOff) {
+  Graph g = Parse(kConvNorm);
+  PassOptions options;
+  options.disabled = {"fold-batch-norm"};
+  std::vector<std::string> dumped;
+  options.dump = [&](std::string_view pass, const Graph& now) {
+    dumped.emplace_back(pass);
+    EXPECT_TRUE(Verify(now).ok());
+  };
+  int64_t clock = 0;
+  options.now_ns = [&] { return clock += 5; };
+  auto results = RunPasses(g, options);
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), Passes().size());
+  for (const PassResult& r : *results) {
+    if (r.name == "fold-batch-norm") {
+      EXPECT_FALSE(r.changed);
+    } else {
+      EXPECT_EQ(r.nanoseconds, 5) << r.name;
+    }
+  }
+  EXPECT_THAT(ToString(g), HasSubstr("BatchNormalization"));
+  EXPECT_THAT(dumped, testing::Contains("assign-layouts"));
+  EXPECT_THAT(dumped, Not(testing::Contains("fold-pad")));
+  options.disabled = {"fold-batchnorm"};
+  EXPECT_THAT(Message(RunPasses(g, options).status()),
+              HasSubstr("unknown graph pass 'fold-batchnorm'; passes:"));
+}
+
+TEST(EvaluateTest, RefusesWrongInputs) {
+  Graph g = Parse("graph \"g\"\n  input x: f32[2]\n  y: f32[2] = Relu(x)\n  output \"y\" = y\n");
+  EXPECT_FALSE(EvaluateModel(g, {}).ok());
+  EXPECT_THAT(Message(EvaluateModel(g, {{DType::kF32, {3}, {1, 2, 3}, {}}}).status()),
+              HasSubstr("input 'x' is [3], not f32[2]"));
+  EXPECT_EQ(Output(g, {{-1, 2}}), (std::vector<double>{0, 2}));
+}
+
+}  // namespace
+}  // namespace whet::graph

@@ -1,0 +1,376 @@
+// Operators: the catalog is complete, references give known answers, and for samples of every
+// operator the tensor expressions, run by the interpreter in f32, stay within the bound that the
+// reference states.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "compiler/fusion/workload.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/ops/catalog.h"
+
+namespace whet::ops {
+namespace {
+
+using fusion::Workload;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// "f32[2,3] const f32[3]" + "Add.1(0, 1)" -> a workload of one operator, its output row-major.
+StatusOr<Workload> Single(const std::vector<std::string>& inputs, const std::string& op) {
+  std::string text = "whet-workload 1\n";
+  for (const std::string& i : inputs) text += "input " + i + "\n";
+  text += "op " + op + "\n";
+  // Inference says what the output is; the parser wants it spelled out.
+  auto probe = Workload::Parse(text + fmt::format("output {} f32[]\n", inputs.size()), Catalog());
+  if (probe.ok()) return probe;
+  const std::string message = Message(probe.status());
+  const std::string marker = fmt::format("output {} is ", inputs.size());
+  const size_t at = message.find(marker);
+  if (at == std::string::npos) return probe.status();
+  const size_t begin = at + marker.size();
+  return Workload::Parse(
+      text + fmt::format("output {} {}\n", inputs.size(),
+                         message.substr(begin, message.find(", not ", begin) - begin)),
+      Catalog());
+}
+
+std::vector<double> Evaluate(const std::vector<std::string>& inputs, const std::string& op,
+                             const std::vector<std::vector<double>>& values) {
+  auto w = Single(inputs, op);
+  EXPECT_TRUE(w.ok()) << w.status();
+  if (!w.ok()) return {};
+  auto r = fusion::EvaluateReference(*w, values);
+  EXPECT_TRUE(r.ok()) << r.status();
+  return r.ok() ? (*r)[0].expected : std::vector<double>();
+}
+
+TEST(CatalogTest, EveryRecordFileIsInTheCatalog) {
+  const char* root = std::getenv("WHET_SOURCE_DIR");
+  ASSERT_NE(root, nullptr);
+  size_t files = 0;
+  for (const auto& f :
+       std::filesystem::directory_iterator(std::filesystem::path(root) / "compiler/ops")) {
+    const std::string name = f.path().filename();
+    if (name.rfind("op_", 0) == 0 && f.path().extension() == ".cc") ++files;
+  }
+  EXPECT_EQ(Catalog().All().size(), files);
+}
+
+TEST(CatalogTest, RecordsAreWhole) {
+  std::set<std::string> names;
+  for (const graph::OpRecord* op : Catalog().All()) {
+    EXPECT_TRUE(names.insert(op->name).second) << op->name;
+    EXPECT_EQ(Catalog().Find(op->name), op);
+    EXPECT_TRUE(op->infer || op->import) << op->name;
+    if (!op->infer) continue;
+    EXPECT_TRUE(op->te && op->reference)
+        << op->name << ": a canonical operator can be evaluated and compiled";
+    EXPECT_FALSE(op->input_names.empty()) << op->name;
+    EXPECT_GE(op->version, 1) << op->name;
+  }
+  EXPECT_EQ(Catalog().Find("Frobnicate"), nullptr);
+}
+
+TEST(ReferenceTest, KnownAnswers) {
+  EXPECT_THAT(Evaluate({"f32[4]"}, "Relu.1(0)", {{-1, 0, 2, kNan}}),
+              testing::Truly([](const std::vector<double>& v) {
+                return v[0] == 0 && v[1] == 0 && v[2] == 2 && std::isnan(v[3]);
+              }));
+  EXPECT_THAT(Evaluate({"f32[3]"}, "Clip.1(0) {max=6.0, min=0.0}", {{-1, 3, 7}}),
+              ElementsAre(0, 3, 6));
+  EXPECT_THAT(Evaluate({"f32[3]"}, "HardSigmoid.1(0) {alpha=0.5, beta=0.5}", {{-2, 0.5, 2}}),
+              ElementsAre(0, 0.75, 1));
+  EXPECT_THAT(Evaluate({"f32[3]"}, "HardSwish.1(0)", {{-4, 0, 3}}), ElementsAre(0, 0, 3));
+  EXPECT_THAT(Evaluate({"f32[3]"}, "LeakyRelu.1(0) {alpha=0.25}", {{-4, 0, 3}}),
+              ElementsAre(-1, 0, 3));
+  EXPECT_THAT(Evaluate({"f32[2,2]", "f32[2]"}, "PRelu.1(0, 1)", {{-1, -1, 1, 1}, {0.5, 2}}),
+              ElementsAre(-0.5, -2, 1, 1));
+  EXPECT_THAT(Evaluate({"f32[2]", "f32[2]"}, "Max.1(0, 1)", {{1, 5}, {3, -kInf}}),
+              ElementsAre(3, 5));
+  EXPECT_THAT(Evaluate({"f32[2,1]", "f32[3]"}, "Sub.1(0, 1)", {{1, 2}, {10, 20, 30}}),
+              ElementsAre(-9, -19, -29, -8, -18, -28));
+  EXPECT_THAT(Evaluate({"i32[2]", "i32[2]"}, "Div.1(0, 1)", {{-7, 7}, {2, -2}}),
+              ElementsAre(-3, -3));
+  EXPECT_THAT(Evaluate({"i8[1]", "i8[1]"}, "Add.1(0, 1)", {{127}, {2}}), ElementsAre(-127));
+  EXPECT_THAT(Evaluate({"u8[1]", "u8[1]"}, "Sub.1(0, 1)", {{1}, {2}}), ElementsAre(255));
+  EXPECT_THAT(Evaluate({"f32[3]"}, "Round.1(0)", {{0.5, 1.5, -2.5}}), ElementsAre(0, 2, -2));
+  EXPECT_THAT(Evaluate({"f32[2]"}, "Cast.1(0) {to=\"i32\"}", {{-2.9, 2.9}}), ElementsAre(-2, 2));
+  EXPECT_THAT(Evaluate({"i32[2]"}, "Cast.1(0) {to=\"u8\"}", {{-1, 257}}), ElementsAre(255, 1));
+  EXPECT_THAT(Evaluate({"f32[2]"}, "Cast.1(0) {to=\"f16\"}", {{2049, 1e6}}),
+              ElementsAre(2048, kInf));
+  EXPECT_THAT(Evaluate({"f32[2,3]"}, "Transpose.1(0) {perm=[1,0]}", {{1, 2, 3, 4, 5, 6}}),
+              ElementsAre(1, 4, 2, 5, 3, 6));
+  EXPECT_THAT(
+      Evaluate({"f32[4]"}, "Slice.1(0) {sizes=[2], starts=[3], steps=[-2]}", {{1, 2, 3, 4}}),
+      ElementsAre(4, 2));
+  EXPECT_THAT(Evaluate({"f32[2]", "f32[1]"}, "Concat.1(0, 1) {axis=0}", {{1, 2}, {3}}),
+              ElementsAre(1, 2, 3));
+  EXPECT_THAT(Evaluate({"f32[2]"}, "Pad.1(0) {pads=[1,2], value=9.0}", {{1, 2}}),
+              ElementsAre(9, 1, 2, 9, 9));
+  EXPECT_THAT(Evaluate({"f32[3]", "i64[2]"}, "Gather.1(0, 1) {axis=0}", {{1, 2, 3}, {-1, 0}}),
+              ElementsAre(3, 1));
+  EXPECT_THAT(
+      Evaluate({"f32[2,3]"}, "ReduceMean.1(0) {axes=[1], keepdims=0}", {{1, 2, 3, 4, 5, 9}}),
+      ElementsAre(2, 6));
+  EXPECT_THAT(Evaluate({"f32[2,2]"}, "ReduceMax.1(0) {axes=[0], keepdims=1}", {{1, 7, 3, -4}}),
+              ElementsAre(3, 7));
+  EXPECT_THAT(Evaluate({"f32[1,3]"}, "Softmax.1(0) {axis=1}", {{1000, 1000, -kInf}}),
+              ElementsAre(0.5, 0.5, 0));
+  EXPECT_THAT(Evaluate({"f32[1,2]", "f32[3,2]", "f32[3]"},
+                       "Gemm.1(0, 1, 2) {alpha=2.0, beta=0.5, transA=0, transB=1}",
+                       {{1, 2}, {1, 0, 0, 1, 1, 1}, {2, 4, 6}}),
+              ElementsAre(3, 6, 9));
+  EXPECT_THAT(Evaluate({"f32[2,1,2]", "f32[2,1]"}, "MatMul.1(0, 1)", {{1, 2, 3, 4}, {10, 1}}),
+              ElementsAre(12, 34));
+  EXPECT_THAT(Evaluate({"bool[2]", "f32[1]", "f32[2]"}, "Where.1(0, 1, 2)", {{1, 0}, {5}, {6, 7}}),
+              ElementsAre(5, 7));
+}
+
+TEST(ReferenceTest, PoolsCountWhatTheyShould) {
+  const std::vector<double> x = {1, 2, 3, 4};  // 2 x 2
+  EXPECT_THAT(Evaluate({"f32[1,1,2,2]"}, "MaxPool.1(0) {kernel=[2,2], pads=[1,1,0,0]}", {x}),
+              ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Evaluate({"f32[1,1,2,2]"}, "AveragePool.1(0) {kernel=[2,2], pads=[1,1,0,0]}", {x}),
+              ElementsAre(1, 1.5, 2, 2.5));
+  EXPECT_THAT(Evaluate({"f32[1,1,2,2]"},
+                       "AveragePool.1(0) {kernel=[2,2], pads=[1,1,0,0], count_include_pad=1}", {x}),
+              ElementsAre(0.25, 0.75, 1, 2.5));
+  // ceil mode: the window that hangs over the end counts only what is there, and padding, not what
+  // is beyond.
+  EXPECT_THAT(
+      Evaluate({"f32[1,1,1,3]"},
+               "AveragePool.1(0) {kernel=[1,2], strides=[1,2], ceil_mode=1, count_include_pad=1}",
+               {{1, 3, 5}}),
+      ElementsAre(2, 5));
+  EXPECT_THAT(
+      Evaluate({"f32[1,1,1,5]"}, "MaxPool.1(0) {kernel=[1,2], dilations=[1,2]}", {{1, 9, 3, 4, 2}}),
+      ElementsAre(3, 9, 3));
+}
+
+// The convolution reference against the definition, term by term.
+TEST(ReferenceTest, ConvolutionIsItsDefinition) {
+  struct Case {
+    int64_t ic, oc, group, h, w, kh, kw, sh, sw, dh, dw, top, left, bottom, right;
+  };
+  for (const Case& c : {Case{3, 4, 1, 5, 6, 3, 2, 1, 1, 1, 1, 1, 0, 1, 1},
+                        Case{4, 6, 2, 7, 5, 3, 3, 2, 1, 1, 2, 0, 2, 2, 1},
+                        Case{3, 3, 3, 6, 6, 5, 5, 2, 2, 1, 1, 1, 1, 2, 2},
+                        Case{5, 2, 1, 3, 4, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0},
+                        Case{2, 2, 1, 1, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                        Case{4, 8, 4, 4, 4, 1, 1, 2, 2, 1, 1, 0, 0, 0, 0}}) {
+    const int64_t icg = c.ic / c.group, ocg = c.oc / c.group;
+    const std::string op = fmt::format(
+        "Conv.1(0, 1, 2) {{group={}, strides=[{},{}], dilations=[{},{}], pads=[{},{},{},{}]}}",
+        c.group, c.sh, c.sw, c.dh, c.dw, c.top, c.left, c.bottom, c.right);
+    auto w = Single({fmt::format("f32[2,{},{},{}]", c.ic, c.h, c.w),
+                     fmt::format("const f32[{},{},{},{}]", c.oc, icg, c.kh, c.kw),
+                     fmt::format("const f32[{}]", c.oc)},
+                    op);
+    ASSERT_TRUE(w.ok()) << w.status();
+    const auto in = fusion::MakeInputs(*w, 5);
+    auto r = fusion::EvaluateReference(*w, in);
+    ASSERT_TRUE(r.ok());
+    const std::vector<int64_t>& out = w->outputs[0].type.shape;
+    int64_t at = 0;
+    for (int64_t n = 0; n < 2; ++n)
+      for (int64_t oc = 0; oc < c.oc; ++oc)
+        for (int64_t oh = 0; oh < out[2]; ++oh)
+          for (int64_t ow = 0; ow < out[3]; ++ow, ++at) {
+            double sum = in[2][oc];
+            for (int64_t ic = 0; ic < icg; ++ic)
+              for (int64_t kh = 0; kh < c.kh; ++kh)
+                for (int64_t kw = 0; kw < c.kw; ++kw) {
+                  const int64_t y = oh * c.sh - c.top + kh * c.dh,
+                                x = ow * c.sw - c.left + kw * c.dw;
+                  if (y < 0 || y >= c.h || x < 0 || x >= c.w) continue;
+                  sum += in[0][((n * c.ic + oc / ocg * icg + ic) * c.h + y) * c.w + x] *
+                         in[1][((oc * icg + ic) * c.kh + kh) * c.kw + kw];
+                }
+            ASSERT_NEAR((*r)[0].expected[at], sum, 1e-12) << op << " at " << at;
+          }
+    EXPECT_EQ(at, static_cast<int64_t>((*r)[0].expected.size()));
+  }
+}
+
+struct Sample {
+  std::vector<std::string> inputs;
+  std::string op;
+};
+
+// Every canonical operator at least once, with the corners that its expressions treat apart.
+std::vector<Sample> Samples() {
+  std::vector<Sample> s;
+  for (const char* unary :
+       {"Relu",      "Abs",         "Neg",       "Exp",   "Log",     "Sqrt",       "Tanh",
+        "Erf",       "Floor",       "Ceil",      "Round", "Sigmoid", "Reciprocal", "Softplus",
+        "HardSwish", "HardSigmoid", "LeakyRelu", "Elu",   "Sign",    "Identity"}) {
+    s.push_back({{"f32[2,3,4,5]"}, fmt::format("{}.1(0)", unary)});
+  }
+  for (const char* integer : {"Relu", "Abs", "Neg", "Sign"})
+    s.push_back({{"i32[7]"}, fmt::format("{}.1(0)", integer)});
+  s.push_back({{"bool[5]"}, "Not.1(0)"});
+  s.push_back({{"f32[3,4]"}, "Clip.1(0) {max=0.5, min=-0.25}"});
+  s.push_back({{"i32[9]"}, "Clip.1(0) {max=inf, min=-2.0}"});
+  for (const char* binary : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu"}) {
+    s.push_back({{"f32[2,3,4]", "f32[2,3,4]"}, fmt::format("{}.1(0, 1)", binary)});
+    s.push_back({{"f32[2,3,4]", "const f32[3,1]"}, fmt::format("{}.1(0, 1)", binary)});
+  }
+  for (const char* binary : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Equal", "Less", "Greater",
+                             "LessOrEqual", "GreaterOrEqual"}) {
+    s.push_back({{"i32[1,4]", "i32[3,1]"}, fmt::format("{}.1(0, 1)", binary)});
+  }
+  for (const char* compare : {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
+    s.push_back({{"f32[8]", "f32[8]"}, fmt::format("{}.1(0, 1)", compare)});
+  s.push_back({{"bool[6]", "bool[6]"}, "And.1(0, 1)"});
+  s.push_back({{"bool[6]", "bool[6]"}, "Or.1(0, 1)"});
+  s.push_back({{"bool[2,1]", "f32[3]", "f32[1]"}, "Where.1(0, 1, 2)"});
+  s.push_back({{"f32[6]"}, "Cast.1(0) {to=\"i32\"}"});
+  s.push_back({{"i32[6]"}, "Cast.1(0) {to=\"f32\"}"});
+  s.push_back({{"f32[6]"}, "Cast.1(0) {to=\"bool\"}"});
+  s.push_back({{"bool[6]"}, "Cast.1(0) {to=\"f32\"}"});
+  s.push_back({{"f32[2,3,4]"}, "Transpose.1(0) {perm=[2,0,1]}"});
+  for (const char* shape :
+       {"24", "6,4", "4,6", "2,3,4", "3,2,4", "1,24,1", "2,12", "8,3", "2,1,3,2,2"})
+    s.push_back({{"f32[2,3,4]"}, fmt::format("Reshape.1(0) {{shape=[{}]}}", shape)});
+  s.push_back({{"f32[2,3,4]", "const f32[2,1,4]", "f32[2,2,4]"}, "Concat.1(0, 1, 2) {axis=1}"});
+  s.push_back({{"f32[2,3]"}, "Pad.1(0) {pads=[1,0,0,2], value=1.5}"});
+  s.push_back({{"f32[5,6]"}, "Slice.1(0) {sizes=[2,3], starts=[1,5], steps=[2,-2]}"});
+  s.push_back({{"f32[3,1]"}, "Expand.1(0) {shape=[2,3,4]}"});
+  s.push_back({{"f32[3,4,2]", "i64[2,2]"}, "Gather.1(0, 1) {axis=1}"});
+  for (const char* reduce : {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"}) {
+    s.push_back({{"f32[2,3,4]"}, fmt::format("{}.1(0) {{axes=[1], keepdims=1}}", reduce)});
+    s.push_back({{"f32[2,3,4]"}, fmt::format("{}.1(0) {{axes=[0,2], keepdims=0}}", reduce)});
+  }
+  s.push_back({{"f32[2,5]"}, "Softmax.1(0) {axis=1}"});
+  s.push_back({{"f32[2,3,4]"}, "Softmax.1(0) {axis=1}"});
+  s.push_back({{"f32[2,3,4,4]", "const f32[3]", "const f32[3]", "const f32[3]", "const f32[3]"},
+               "BatchNormalization.1(0, 1, 2, 3, 4) {epsilon=0.001}"});
+  s.push_back({{"f32[3,4]", "const f32[4,5]"}, "MatMul.1(0, 1)"});
+  s.push_back({{"f32[2,1,3,4]", "f32[5,4,2]"}, "MatMul.1(0, 1)"});
+  s.push_back({{"f32[4,3]", "const f32[5,4]", "const f32[5]"},
+               "Gemm.1(0, 1, 2) {alpha=0.5, beta=2.0, transA=1, transB=1}"});
+  s.push_back({{"f32[3,4]", "const f32[4,5]"}, "Gemm.1(0, 1)"});
+  s.push_back(
+      {{"f32[1,3,6,7]", "const f32[4,3,3,3]", "const f32[4]"}, "Conv.1(0, 1, 2) {pads=[1,1,1,1]}"});
+  s.push_back(
+      {{"f32[1,3,6,7]", "const f32[4,3,5,5]"}, "Conv.1(0, 1) {pads=[1,1,2,2], strides=[2,2]}"});
+  s.push_back({{"f32[2,4,5,5]", "const f32[4,1,3,3]", "const f32[4]"},
+               "Conv.1(0, 1, 2) {group=4, pads=[0,0,1,1], strides=[2,2]}"});
+  s.push_back({{"f32[1,4,5,5]", "const f32[6,2,1,3]"}, "Conv.1(0, 1) {group=2, dilations=[1,2]}"});
+  s.push_back({{"f32[1,4,5,5]", "const f32[8,1,1,1]"}, "Conv.1(0, 1) {group=4}"});
+  s.push_back({{"f32[1,2,5,6]"}, "MaxPool.1(0) {kernel=[3,3], strides=[2,2], pads=[1,1,1,1]}"});
+  s.push_back({{"f32[1,2,5,5]"}, "MaxPool.1(0) {kernel=[2,2], strides=[2,2], ceil_mode=1}"});
+  s.push_back({{"f32[1,2,5,6]"}, "AveragePool.1(0) {kernel=[3,3], pads=[1,1,1,1]}"});
+  s.push_back({{"f32[1,2,5,6]"},
+               "AveragePool.1(0) {kernel=[3,2], strides=[2,3], pads=[1,0,1,1], ceil_mode=1, "
+               "count_include_pad=1}"});
+  s.push_back(
+      {{"f32[1,2,7,7]"}, "AveragePool.1(0) {kernel=[3,3], dilations=[2,2], pads=[2,2,2,2]}"});
+  s.push_back({{"f32[1,2,3,3]"}, "AveragePool.1(0) {kernel=[3,3]}"});
+  return s;
+}
+
+// Runs the tensor expressions through the interpreter and holds them against the reference.
+void ExpectTeAgrees(const Workload& w) {
+  auto te = fusion::BuildTe(w);
+  ASSERT_TRUE(te.ok()) << te.status();
+  auto program = loop::FromTe("sample", te->func, te->input_layouts, te->output_layouts);
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (uint64_t seed : {1, 2}) {
+    const auto inputs = fusion::MakeInputs(w, seed);
+    loop::Memory memory;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      memory[te->func.inputs[i]->name] = fusion::LogicalToPhysical(w.inputs[i].type, inputs[i]);
+    const Status ran = loop::Interpret(*program, memory);
+    ASSERT_TRUE(ran.ok()) << ran << "\n" << w.ToString();
+    auto reference = fusion::EvaluateReference(w, inputs);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    const auto got =
+        fusion::PhysicalToLogical(w.outputs[0].type, memory[te->func.outputs[0]->name]);
+    const fusion::ReferenceOutput& want = (*reference)[0];
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (std::isnan(want.expected[i]) && std::isnan(got[i])) continue;
+      ASSERT_LE(std::fabs(got[i] - want.expected[i]), want.tolerance[i])
+          << w.ToString() << "element " << i << ", seed " << seed;
+      // The bound must mean something: far below the size of what is computed.
+      ASSERT_LE(want.tolerance[i], 1e-3 * (1 + std::fabs(want.expected[i]))) << w.ToString();
+    }
+  }
+}
+
+TEST(TeTest, AgreesWithTheReference) {
+  std::set<std::string> covered;
+  for (const Sample& s : Samples()) {
+    auto w = Single(s.inputs, s.op);
+    ASSERT_TRUE(w.ok()) << s.op << ": " << w.status();
+    covered.insert(w->ops[0].op->name);
+    ExpectTeAgrees(*w);
+  }
+  for (const graph::OpRecord* op : Catalog().All()) {
+    if (op->infer) {
+      EXPECT_TRUE(covered.count(op->name)) << op->name << " has no sample";
+    }
+  }
+}
+
+TEST(TeTest, StagesHaveTheNamesThatSchedulesExpect) {
+  auto stages = [](const std::vector<std::string>& inputs, const std::string& op) {
+    auto w = Single(inputs, op);
+    auto te = fusion::BuildTe(*w);
+    std::vector<std::string> names;
+    for (const te::Stage& s : te->func.stages) names.push_back(s.name);
+    return names;
+  };
+  EXPECT_THAT(stages({"f32[1,3,6,6]", "const f32[4,3,3,3]", "const f32[4]"},
+                     "Conv.1(0, 1, 2) {pads=[1,1,1,1]}"),
+              ElementsAre("pad", "conv", "bias"));
+  EXPECT_THAT(stages({"f32[1,4,6,6]", "const f32[4,1,3,3]"}, "Conv.1(0, 1) {group=4}"),
+              ElementsAre("dwconv"));
+  // Padding that no window reaches is not there.
+  EXPECT_THAT(stages({"f32[1,3,6,6]", "const f32[4,3,2,2]"},
+                     "Conv.1(0, 1) {pads=[0,0,1,1], strides=[2,2]}"),
+              ElementsAre("conv"));
+  EXPECT_THAT(stages({"f32[1,3,6,6]"}, "MaxPool.1(0) {kernel=[2,2]}"), ElementsAre("pool"));
+  EXPECT_THAT(stages({"f32[3,4]", "f32[4,5]"}, "MatMul.1(0, 1)"), ElementsAre("matmul"));
+}
+
+TEST(InferenceTest, RefusesWhatDoesNotFit) {
+  auto error = [](const std::vector<std::string>& inputs, const std::string& op) {
+    return Message(Single(inputs, op).status());
+  };
+  EXPECT_THAT(error({"f32[2]", "f32[3]"}, "Add.1(0, 1)"),
+              HasSubstr("shapes [2] and [3] do not broadcast"));
+  EXPECT_THAT(error({"f32[2]", "i32[2]"}, "Add.1(0, 1)"), HasSubstr("one element type"));
+  EXPECT_THAT(error({"i32[2]"}, "Exp.1(0)"),
+              HasSubstr("Exp of i32 is not supported; it takes f16, bf16, f32, f64"));
+  EXPECT_THAT(error({"f32[2]"}, "Add.1(0)"), HasSubstr("Add takes 2 inputs, not 1"));
+  EXPECT_THAT(error({"f32[2,3]", "f32[4,2]"}, "MatMul.1(0, 1)"),
+              HasSubstr("inner extents 3 and 4 differ"));
+  EXPECT_THAT(error({"f32[2,3]"}, "Reshape.1(0) {shape=[7]}"),
+              HasSubstr("has 6 elements, [7] has 7"));
+  EXPECT_THAT(error({"f32[2,3]"}, "Reshape.1(0) {shape=[4294967296,4294967296]}"),
+              HasSubstr("exceeds the limit"));
+  EXPECT_THAT(error({"f32[2,3]"}, "Slice.1(0) {sizes=[2,3], starts=[1,0], steps=[1,1]}"),
+              HasSubstr("leaves dimension 0"));
+  EXPECT_THAT(error({"f32[2,3]"}, "Transpose.1(0) {perm=[0,0]}"),
+              HasSubstr("an axis occurs twice"));
+  EXPECT_THAT(error({"f32[1,2,4,4]"}, "MaxPool.1(0) {kernel=[2,2], pads=[2,0,0,0]}"),
+              HasSubstr("pad 2 is not smaller than the kernel 2"));
+  EXPECT_THAT(error({"f32[1,3,4,4]", "f32[4,3,1,1]"}, "Conv.1(0, 1) {group=2}"),
+              HasSubstr("2 groups do not divide 3"));
+  EXPECT_THAT(error({"f32[1,3,4,4]", "f32[4,3,1,1]"}, "Conv.1(0, 1) {strides=[0,1]}"),
+              HasSubstr("strides [0,1] must be between 1"));
+  EXPECT_THAT(error({"f32[2]"}, "Softmax.1(0) {axis=1}"), HasSubstr("axis 1 is outside of rank 1"));
+}
+
+}  // namespace
+}  // namespace whet::ops
