@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "compiler/driver/names.h"
+#include "compiler/target/target.h"
+#include "deploy/runtime/cpu_features.h"
 
 namespace whet::driver {
 namespace {
@@ -33,6 +38,18 @@ Status ParseShape(const std::string& text, std::map<std::string, std::vector<int
   const std::string name = text.substr(0, eq);
   if (!shapes->emplace(name, dims).second)
     return InvalidArgument("--shape names '{}' twice; an artifact has one shape per input", name);
+  return OkStatus();
+}
+
+// Code for a feature that the runtime cannot check could be started where it does not run.
+Status CheckTarget(const std::string& text) {
+  WHET_ASSIGN_OR_RETURN(const Target target, Target::Parse(text));
+  const std::vector<std::string> known = KnownCpuFeatures(target.arch);
+  for (const std::string& f : target.features) {
+    if (std::find(known.begin(), known.end(), f) != known.end()) continue;
+    return InvalidArgument("--target: unknown feature '{}' of {}{}; known are {}", f, target.arch,
+                           Suggestion(f, known), Join(known));
+  }
   return OkStatus();
 }
 
@@ -75,7 +92,7 @@ Status ModelFlags::Resolve() {
       return InvalidArgument("--bind names '{}' twice", b.substr(0, eq));
   }
   options.threads = static_cast<int>(threads_);
-  return OkStatus();
+  return CheckTarget(options.target);
 }
 
 nlohmann::ordered_json TaskJson(const TaskInfo& t) {

@@ -104,7 +104,10 @@ bool TuneReport::has_winner() const {
 }
 
 StatusOr<std::vector<TaskInfo>> TuningTasks(const TuneOptions& o) {
-  WHET_ASSIGN_OR_RETURN(const ModelInfo info, InspectModel(o.model));
+  ModelOptions model = o.model;  // only what is in it is asked here, not what is known about it
+  model.db.clear();
+  model.server.clear();
+  WHET_ASSIGN_OR_RETURN(const ModelInfo info, InspectModel(model));
   std::regex pattern;
   try {
     pattern = std::regex(o.task_pattern, std::regex::ECMAScript);

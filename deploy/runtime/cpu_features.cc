@@ -1,6 +1,7 @@
 #include "deploy/runtime/cpu_features.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #if defined(__x86_64__)
@@ -13,8 +14,7 @@
 namespace whet {
 namespace {
 
-#if defined(__x86_64__)
-
+// Named for both architectures, so that one can be compiled for on the other.
 #define WHET_X86_FEATURES(X)                                                                      \
   X("sse3")                                                                                       \
   X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("avx") X("avx2") X("fma") X("f16c") X("bmi")   \
@@ -22,6 +22,28 @@ namespace {
           X("avx512vbmi") X("avx512vbmi2") X("avx512bitalg") X("avx512vpopcntdq") X("avx512ifma") \
               X("avx512vnni") X("avx512bf16") X("avx512fp16") X("avxvnni") X("lzcnt") X("movbe")  \
                   X("gfni") X("vaes") X("vpclmulqdq") X("amx-tile") X("amx-int8") X("amx-bf16")
+
+constexpr const char* kX86Features[] = {
+#define X(name) name,
+    WHET_X86_FEATURES(X)
+#undef X
+};
+constexpr const char* kX86Base[] = {"x87", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "64bit"};
+
+struct ArmFeature {
+  const char* name;
+  int word;  // 0: always, 1: AT_HWCAP, 2: AT_HWCAP2
+  int bit;   // of Linux' <asm/hwcap.h>
+};
+constexpr ArmFeature kArmFeatures[] = {
+    {"neon", 0, 0}, {"fp-armv8", 0, 0},  {"aes", 1, 3},  {"sha2", 1, 6},    {"crc", 1, 7},
+    {"lse", 1, 8},  {"fullfp16", 1, 10}, {"rdm", 1, 12}, {"jsconv", 1, 13}, {"dotprod", 1, 20},
+    {"sve", 1, 22}, {"fp16fml", 1, 23},  {"sve2", 2, 1}, {"i8mm", 2, 13},   {"bf16", 2, 14},
+};
+
+#if defined(__x86_64__)
+
+constexpr const char* kArch = "x86_64";
 
 // The kernel hands tile registers out on request, per process.
 bool TilesAllowed() {
@@ -31,40 +53,21 @@ bool TilesAllowed() {
 }
 
 bool Has(std::string_view f) {
-  for (std::string_view base : {"x87", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "64bit"}) {
-    if (f == base) return true;  // part of every x86-64
-  }
+  if (std::find(std::begin(kX86Base), std::end(kX86Base), f) != std::end(kX86Base)) return true;
   __builtin_cpu_init();
-#define X(name)                            \
-  if (f == name)                           \
-    return __builtin_cpu_supports(name) && \
-           (std::string_view(name).substr(0, 3) != "amx" || TilesAllowed());
+#define X(name) \
+  if (f == name) return __builtin_cpu_supports(name) && (f.substr(0, 3) != "amx" || TilesAllowed());
   WHET_X86_FEATURES(X)
 #undef X
   return false;
 }
 
-constexpr const char* kKnown[] = {
-#define X(name) name,
-    WHET_X86_FEATURES(X)
-#undef X
-};
-
 #elif defined(__aarch64__)
 
-struct Capability {
-  const char* name;
-  int word;  // 0: always, 1: AT_HWCAP, 2: AT_HWCAP2
-  int bit;   // of Linux' <asm/hwcap.h>
-};
-constexpr Capability kCapabilities[] = {
-    {"neon", 0, 0}, {"fp-armv8", 0, 0},  {"aes", 1, 3},  {"sha2", 1, 6},    {"crc", 1, 7},
-    {"lse", 1, 8},  {"fullfp16", 1, 10}, {"rdm", 1, 12}, {"jsconv", 1, 13}, {"dotprod", 1, 20},
-    {"sve", 1, 22}, {"fp16fml", 1, 23},  {"sve2", 2, 1}, {"i8mm", 2, 13},   {"bf16", 2, 14},
-};
+constexpr const char* kArch = "aarch64";
 
 bool Has(std::string_view f) {
-  for (const Capability& c : kCapabilities) {
+  for (const ArmFeature& c : kArmFeatures) {
     if (f != c.name) continue;
     return c.word == 0 || (getauxval(c.word == 1 ? AT_HWCAP : AT_HWCAP2) >> c.bit & 1) != 0;
   }
@@ -91,15 +94,22 @@ bool CpuHasFeatures(const std::string& features, std::string* missing) {
 
 std::string CpuFeatures() {
   std::string all;
-  auto add = [&](const char* name) {
-    if (Has(name)) all += (all.empty() ? "" : ",") + std::string(name);
-  };
-#if defined(__x86_64__)
-  for (const char* name : kKnown) add(name);
-#else
-  for (const Capability& c : kCapabilities) add(c.name);
-#endif
+  for (const std::string& name : KnownCpuFeatures(kArch)) {
+    if (Has(name)) all += (all.empty() ? "" : ",") + name;
+  }
   return all;
+}
+
+std::vector<std::string> KnownCpuFeatures(std::string_view arch) {
+  std::vector<std::string> names;
+  if (arch == "x86_64") {
+    names.assign(std::begin(kX86Base), std::end(kX86Base));
+    names.insert(names.end(), std::begin(kX86Features), std::end(kX86Features));
+  }
+  if (arch == "aarch64") {
+    for (const ArmFeature& f : kArmFeatures) names.emplace_back(f.name);
+  }
+  return names;
 }
 
 }  // namespace whet

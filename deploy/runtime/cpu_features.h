@@ -4,6 +4,8 @@
 // thread.
 #pragma once
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace whet {
 
@@ -14,5 +16,8 @@ bool CpuHasFeatures(const std::string& features, std::string* missing);
 
 // All the features of the table that this processor has, comma separated.
 std::string CpuFeatures();
+
+// Every name that the table has for "x86_64" or "aarch64"; none for another architecture.
+std::vector<std::string> KnownCpuFeatures(std::string_view arch);
 
 }  // namespace whet
