@@ -15,8 +15,6 @@
 namespace whet::driver {
 namespace {
 
-constexpr uint64_t kInputSeed = 1;
-
 std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (true) {
@@ -114,12 +112,12 @@ Status FillFromFile(const std::string& path, const std::string& preprocess, cons
   return OkStatus();
 }
 
-void FillRandom(uint64_t tensor, const whet_tensor& t, void* out) {
+void FillRandom(uint64_t seed, uint64_t tensor, const whet_tensor& t, void* out) {
   std::memset(out, 0, t.bytes);
   if (t.dtype < WHET_F16) return;
   const uint64_t count = t.bytes / static_cast<uint64_t>(DTypeBytes(t.dtype));
   for (uint64_t i = 0; i < count; ++i) {
-    const float v = CounterUniform(kInputSeed, tensor, i);
+    const float v = CounterUniform(seed, tensor, i);
     if (t.dtype == WHET_F32) static_cast<float*>(out)[i] = v;
     if (t.dtype == WHET_F64) static_cast<double*>(out)[i] = v;
     if (t.dtype == WHET_F16) static_cast<uint16_t*>(out)[i] = F32ToF16(v);
@@ -266,7 +264,8 @@ Buffers::Buffers(const Model& model) {
 }
 
 Status FillInputs(const Model& model, const std::vector<std::string>& specs,
-                  const std::string& preprocess, MissingInputs missing, Buffers* buffers) {
+                  const std::string& preprocess, MissingInputs missing, Buffers* buffers,
+                  uint64_t seed) {
   const auto inputs = model.inputs();
   std::vector<bool> given(inputs.size());
   for (const std::string& spec : specs) {
@@ -282,7 +281,7 @@ Status FillInputs(const Model& model, const std::vector<std::string>& specs,
       return InvalidArgument("input {} is missing; give it with --input {}=FILE.npy",
                              Describe(inputs[i]), inputs[i].name);
     }
-    FillRandom(i, inputs[i], buffers->input(i));
+    FillRandom(seed, i, inputs[i], buffers->input(i));
   }
   return OkStatus();
 }

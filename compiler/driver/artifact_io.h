@@ -67,10 +67,11 @@ class Buffers {
 
 enum class MissingInputs { kError, kRandom };
 // `specs` are NAME=FILE, or FILE when the model has one input. Pictures need `preprocess`. Inputs
-// that are not named are an error, or get numbers in [-1, 1) from a fixed seed (integers: zero,
+// that are not named are an error, or get numbers in [-1, 1) from the seed (integers: zero,
 // which is always a valid index).
 Status FillInputs(const Model& model, const std::vector<std::string>& specs,
-                  const std::string& preprocess, MissingInputs missing, Buffers* buffers);
+                  const std::string& preprocess, MissingInputs missing, Buffers* buffers,
+                  uint64_t seed = 1);
 
 // One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths,
 // in order.

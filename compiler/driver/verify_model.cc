@@ -121,7 +121,7 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& options) {
                            model->outputs().size(), options.model, g.inputs.size(), g.outputs.size());
   }
   Buffers io(*model);
-  WHET_RETURN_IF_ERROR(FillInputs(*model, options.inputs, options.preprocess, MissingInputs::kRandom, &io));
+  WHET_RETURN_IF_ERROR(FillInputs(*model, options.inputs, options.preprocess, MissingInputs::kRandom, &io, options.seed));
   std::vector<graph::RefTensor> inputs;
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     inputs.push_back(ToReference(model->inputs()[i], io.inputs()[i]));
