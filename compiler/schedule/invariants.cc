@@ -201,6 +201,30 @@ Status CheckIndependent(const loop::Program& p, const std::vector<BlockSite>& si
   return OkStatus();
 }
 
+// A sum with an initial value starts where all reduced variables are 0, so that step must come first for each element and
+// come once: no loop may be part of both, and an element is not visited twice per step.
+Status CheckReductions(const std::vector<BlockSite>& sites) {
+  for (const BlockSite& s : sites) {
+    const loop::BlockNode& b = *s.block;
+    if (b.reducer == loop::Reducer::kNone) continue;
+    size_t first = s.loops.size();
+    for (size_t l = s.loops.size(); l-- > 0;) {
+      bool reduced = false, spatial = false;
+      for (size_t i = 0; i < b.iters.size(); ++i) {
+        if (expr::Uses(b.bindings[i], s.loops[l]->var)) (b.iters[i].reduce ? reduced : spatial) = true;
+      }
+      if (reduced) first = l;
+      if (reduced && spatial && s.loops[l]->extent > 1) {
+        return FailedPrecondition("loop '{}' would be both spatial and reduced in block '{}'", s.loops[l]->var->name, b.name);
+      }
+    }
+    if (b.init && first < s.loops.size() && !OncePerElement(s, first)) {
+      return FailedPrecondition("elements of '{}' would be visited several times per step of the reduction", b.out->name);
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckKinds(const loop::Program& p, const std::vector<BlockSite>& sites) {
   for (const BlockSite& s : sites) {
     for (size_t i = 0; i < s.loops.size(); ++i) {
@@ -223,11 +247,31 @@ bool Determine(const std::vector<Expr>& indices, const std::vector<expr::Var>& u
   return k.All();
 }
 
+bool OncePerElement(const BlockSite& site, size_t first_loop) {
+  const loop::BlockNode& b = *site.block;
+  expr::Bounds bounds;
+  std::vector<expr::Var> unknown;
+  for (size_t l = 0; l < site.loops.size(); ++l) {
+    const ForNode* f = site.loops[l];
+    bounds.Set(f->var, {f->begin, f->begin + f->extent - 1});
+    bool reduced = false;
+    for (size_t i = 0; i < b.iters.size(); ++i) reduced |= b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
+    if (l >= first_loop && !reduced) unknown.push_back(f->var);
+  }
+  if (unknown.empty()) return true;
+  expr::Substitution bind;
+  std::vector<Expr> indices;
+  for (size_t i = 0; i < b.iters.size(); ++i) bind.Add(b.iters[i].var, b.bindings[i]);
+  for (const Expr& e : b.out_indices) indices.push_back(Substitute(e, bind));
+  return Determine(indices, unknown, bounds);
+}
+
 Status CheckInvariants(const loop::Program& p) {
   const std::vector<BlockSite> sites = loop::AllBlocks(p);
   WHET_RETURN_IF_ERROR(CheckSizes(p, sites));
   WHET_RETURN_IF_ERROR(CheckNames(p, sites));
   WHET_RETURN_IF_ERROR(CheckOrder(sites));
+  WHET_RETURN_IF_ERROR(CheckReductions(sites));
   return CheckKinds(p, sites);
 }
 

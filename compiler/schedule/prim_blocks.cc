@@ -117,24 +117,6 @@ Status SetScope(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kSetScope = {"set_scope", 1, "set_scope BUFFER SCOPE", 2, 2, SetScope};
 
-// A loop inside LOOP in which the block computes the same element again (it was moved there by compute_at) would add up
-// from the value of the iteration before instead of starting again.
-Status NeedOncePerElement(const BlockSite& site, const std::vector<const ForNode*>& inner, const std::string& at) {
-  const BlockNode& b = *site.block;
-  std::vector<expr::Var> unknown;
-  for (const ForNode* f : inner) {
-    bool reduced = false;
-    for (size_t i = 0; i < b.iters.size(); ++i) reduced |= b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
-    if (!reduced) unknown.push_back(f->var);
-  }
-  expr::Substitution bind;
-  std::vector<Expr> indices;
-  for (size_t i = 0; i < b.iters.size(); ++i) bind.Add(b.iters[i].var, b.bindings[i]);
-  for (const Expr& e : b.out_indices) indices.push_back(Substitute(e, bind));
-  if (Determine(indices, unknown, LoopBounds(site))) return OkStatus();
-  return FailedPrecondition("an element of '{}' is computed in several iterations of loops inside '{}'", b.out->name, at);
-}
-
 // decompose_reduction BLOCK LOOP: the initial value is written by a block BLOCK.init just before LOOP, which must hold
 // every loop the reduction runs over.
 Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
@@ -180,7 +162,10 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
     init.bindings.push_back(Substitute(b.bindings[i], rename));
   }
   for (const Expr& e : b.out_indices) init.out_indices.push_back(Substitute(e, iters));
-  WHET_RETURN_IF_ERROR(NeedOncePerElement(site, inner, args[1]));
+  // In a loop that computes an element again (compute_at put the block there) the sum would not start again.
+  if (!OncePerElement(site, site.loops.size() - inner.size())) {
+    return FailedPrecondition("an element of '{}' is computed in several iterations of loops inside '{}'", b.out->name, args[1]);
+  }
   if (init.predicate) {
     for (const ForNode* f : inner) {
       if (std::find(kept.begin(), kept.end(), f) == kept.end() && expr::Uses(init.predicate, f->var)) {
