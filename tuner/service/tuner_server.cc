@@ -247,9 +247,8 @@ class TunerServer::Impl {
   void Do(PrepareTask& a) {
     prepare_lane_.Post([this, a, context = ContextOf(a.job)] {
       StatusOr<std::unique_ptr<Task>> task = spaces_->OpenTask(a.workload, a.target, a.key.threads);
-      StatusOr<PreparedTask> prepared = task.status();
+      StatusOr<PreparedTask> prepared = task.ok() ? PrepareFromLog(**task, a, *reader_, spaces_->codegen_version()) : StatusOr<PreparedTask>(task.status());
       if (task.ok()) {
-        prepared = PrepareFromLog(**task, a, *reader_, spaces_->codegen_version());
         const std::lock_guard lock(context->mu);
         context->tasks[a.task] = std::move(*task);
         context->keys[a.task] = a.key;
@@ -498,13 +497,12 @@ class TunerServer::Impl {
     grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request, v1::SubmitJobReply* reply) override {
       return Handle(context, "/whet.v1.Tuner/SubmitJob", [&](auto* reactor) {
         impl_->AskTracker(request->spec().key(), [this, request, reply, reactor](StatusOr<v1::ListDevicesReply> devices) {
-          StatusOr<JobTarget> target = devices.status();
-          if (devices.ok()) target = ChooseTarget(request->spec(), *devices, *impl_->spaces_);
+          const StatusOr<JobTarget> target = devices.ok() ? ChooseTarget(request->spec(), *devices, *impl_->spaces_) : StatusOr<JobTarget>(devices.status());
           if (!target.ok()) {
             reactor->Finish(rpc::ToGrpc(target.status()));
             return;
           }
-          impl_->Post([this, request, reply, reactor, target = *std::move(target)] { impl_->Submit(request->spec(), target, reply, reactor); });
+          impl_->Post([this, request, reply, reactor, target = *target] { impl_->Submit(request->spec(), target, reply, reactor); });
         });
       });
     }
