@@ -251,6 +251,7 @@ class ServiceCore {
     uint32_t task = 0;
     int64_t number = 0;
     int64_t attempt = 0;
+    int64_t taken_attempt = 0;  // whose result was taken; another delivery of it is the same one
     int losses = 0;
     Kind kind = Kind::kSearch;
     Stage stage = Stage::kBuilding;
@@ -308,7 +309,7 @@ class ServiceCore {
     v1::DeviceIdentity device;
   };
   struct Ticket {
-    enum class What { kTrial, kLateTrial, kJobEnd, kOther } what = What::kOther;
+    enum class What { kTrial, kJobEnd, kOther } what = What::kOther;
     TrialId trial = 0;
     std::string job;
     uint64_t session = 0;  // to acknowledge; 0: nobody
@@ -327,6 +328,8 @@ class ServiceCore {
   void BeginSearch(int64_t now, Job* job, Actions* out);
   void Pump(int64_t now, Job* job, Actions* out);
   void BeginFinals(int64_t now, Job* job, Actions* out);
+  bool AddFinals(Job* job, uint32_t task, Actions* out);
+  bool FinalsTimeIsUp(int64_t now, const Job& job) const;
   void End(int64_t now, Job* job, v1::JobState state, const std::string& error, Actions* out);
   void FailTask(Job* job, uint32_t task, const std::string& why, Actions* out);
   void TaskDone(Job* job, TaskState* task);

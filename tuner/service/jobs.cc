@@ -168,9 +168,11 @@ int64_t ServiceCore::Measured(const Job& job) const {
 
 double ServiceCore::Estimate(const TaskState& task, const Contender& c) { return c.ratio > 0 && task.default_ns > 0 ? c.ratio * task.default_ns : c.median_ns; }
 
-// Indices of the task's contenders that want a final.
+// Indices of the task's contenders that want a final: until the one in front has had its own. (A final can take its
+// subject out of the lead; then the next ones are heard. Each is heard once, and a later job finds it in the log.)
 std::vector<size_t> ServiceCore::FinalsOf(const Job& job, const TaskState& task) const {
   std::vector<size_t> r;
+  if (task.best.empty() || task.best.front().final) return r;
   const auto wanted = static_cast<size_t>(job.spec.finals() > 0 ? static_cast<int>(std::min<uint32_t>(job.spec.finals(), 16)) : config_.finals_per_task);
   for (size_t i = 0; i < task.best.size() && i < wanted; ++i) {
     const Contender& c = task.best[i];
@@ -379,23 +381,36 @@ void ServiceCore::BeginFinals(int64_t now, Job* job, Actions* out) {
     TaskState& task = job->tasks[i];
     if (task.phase == TaskPhase::kFailed || task.phase == TaskPhase::kDone) continue;
     task.phase = TaskPhase::kFinals;
-    for (const size_t k : FinalsOf(*job, task)) {
-      const TrialId id = NewTrial(job, i, Kind::kFinal, task.best[k].trace, 0);
-      if (task.best[k].object.empty()) {
-        Build(id, out);
-      } else {
-        Trial& t = trials_[id];
-        t.object = task.best[k].object;
-        t.object_bytes = task.best[k].bytes;
-        out->push_back(KeepBlob{t.object});
-        t.stage = Stage::kReady;
-        MakeReady(job, id);
-      }
-    }
+    AddFinals(job, i, out);
   }
   job->snapshot_due = true;
   JobStep(now, job, out);
   Dispatch(now, out);
+}
+
+// False when the task wants none (any more).
+bool ServiceCore::AddFinals(Job* job, uint32_t index, Actions* out) {
+  TaskState& task = job->tasks[index];
+  const std::vector<size_t> finals = FinalsOf(*job, task);
+  for (const size_t k : finals) {
+    const TrialId id = NewTrial(job, index, Kind::kFinal, task.best[k].trace, 0);
+    if (task.best[k].object.empty()) {
+      Build(id, out);
+      continue;
+    }
+    Trial& t = trials_[id];
+    t.object = task.best[k].object;
+    t.object_bytes = task.best[k].bytes;
+    out->push_back(KeepBlob{t.object});
+    t.stage = Stage::kReady;
+    MakeReady(job, id);
+  }
+  return !finals.empty();
+}
+
+bool ServiceCore::FinalsTimeIsUp(int64_t now, const Job& job) const {
+  const int64_t limit = job.spec.time_limit_ns();
+  return limit > 0 && job.started_ns != 0 && now - job.started_ns > limit + std::max(2 * kSecond, limit / 20);
 }
 
 // Looks whether a phase is over. Called after anything that may have ended one.
@@ -410,12 +425,12 @@ void ServiceCore::JobStep(int64_t now, Job* job, Actions* out) {
     case Phase::kBaseline: MaybeEndBaselines(now, job, out); break;
     case Phase::kSearch: Pump(now, job, out); break;
     case Phase::kFinals: {
-      const int64_t limit = job->spec.time_limit_ns();
-      if (limit > 0 && job->started_ns != 0 && now - job->started_ns > limit + std::max(2 * kSecond, limit / 20)) DropUnassigned(job, out);
+      const bool late = FinalsTimeIsUp(now, *job);
+      if (late) DropUnassigned(job, out);
       for (uint32_t i = 0; i < job->tasks.size(); ++i) {
         if (job->tasks[i].phase != TaskPhase::kFinals) continue;
         const bool open = std::any_of(job->live.begin(), job->live.end(), [&](TrialId id) { return trials_[id].task == i; });
-        if (!open) TaskDone(job, &job->tasks[i]);
+        if (!open && (late || !AddFinals(job, i, out))) TaskDone(job, &job->tasks[i]);
       }
       if (job->live.empty()) End(now, job, v1::JOB_DONE, "", out);
       break;

@@ -157,7 +157,7 @@ db::TrialRow ServiceCore::RowOf(const Trial& t, const Job& job) const {
 
 void ServiceCore::Append(int64_t now, TrialId id, db::TrialRow row, uint64_t session, int64_t sequence, bool late, double noise, Actions* out) {
   Ticket ticket;
-  ticket.what = late ? Ticket::What::kLateTrial : Ticket::What::kTrial;
+  ticket.what = Ticket::What::kTrial;
   ticket.trial = id;
   ticket.session = session;
   ticket.sequence = sequence;
@@ -230,7 +230,7 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
   const TrialId id = found->second;
   const bool live = t->stage == Stage::kAssigned && ids.attempt() == t->attempt && ids.lease_epoch() == t->epoch && ids.incarnation() == t->incarnation &&
                     ids.device_id() == t->device_id && result.object_sha256() == t->object;
-  const bool repeated = !live && ids.attempt() == t->attempt && ids.lease_epoch() == t->epoch && ids.incarnation() == t->incarnation && ids.device_id() == t->device_id;
+  const bool repeated = ids.attempt() == t->taken_attempt && ids.lease_epoch() == t->epoch && ids.incarnation() == t->incarnation && ids.device_id() == t->device_id;
   if (repeated && t->stage == Stage::kDone) {
     Acknowledge(session_id, result.sequence(), out);
     return;
@@ -263,6 +263,7 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
   const double noise = RelativeNoise(row.samples_ns);
   if (!live) {
     Append(now, id, std::move(row), session_id, result.sequence(), !repeated, noise, out);
+    tickets_[next_ticket_ - 1].what = Ticket::What::kOther;  // to be acknowledged, nothing more
     return;
   }
   // The builders are on this machine; so, perhaps, is the device.
@@ -272,6 +273,7 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
   if (const auto holder = sessions_.find(t->session); holder != sessions_.end()) holder->second.assigned.erase(id);
   s.assigned.erase(id);
   t->stage = Stage::kCommitting;
+  t->taken_attempt = t->attempt;
   const bool lost = row.failure == db::FailureKind::kDeviceLost || row.failure == db::FailureKind::kInfrastructure;
   if (lost) {
     // The attempt's own row; the trial goes on. After the last attempt the row of the trial follows.
@@ -365,7 +367,7 @@ void ServiceCore::AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::Tr
   e.set_rung(row.rung);
   out->push_back(Publish{job->id, std::move(event), false});
   if (!t->object.empty()) out->push_back(DropBlob{t->object});
-  if (t->losses == 0) t->trace.clear();  // nothing can come late
+  if (t->attempt <= 1) t->trace.clear();  // nothing can come late
   JobStep(now, job, out);
   if (job->open()) PublishSnapshot(now, job, out);
   Dispatch(now, out);
