@@ -133,13 +133,12 @@ class InspectVerb : public Verb {
                        {"inputs", ValuesJson(info.inputs)},
                        {"outputs", ValuesJson(info.outputs)},
                        {"nodes", info.nodes},
-                       {"opset", info.opset},
                        {"parameter_bytes", info.parameter_bytes},
                        {"flops", info.flops},
                        {"tasks", tasks}};
     if (TextWanted(json_)) {
-      fmt::print("model    {} nodes, opset {}, {} of weights, {:.1f} MFLOP\n", info.nodes,
-                 info.opset, BytesText(static_cast<double>(info.parameter_bytes)),
+      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP\n", info.nodes,
+                 BytesText(static_cast<double>(info.parameter_bytes)),
                  static_cast<double>(info.flops) * 1e-6);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);

@@ -29,7 +29,7 @@ class VerifyVerb : public Verb {
         .Value("SPEC");
     flags.Add("--seed", &seed_, "of the random inputs").Range(0, INT64_MAX);
     flags.Add("--rtol", &options_.rtol,
-              "allowed difference as a share of the output's largest magnitude; 0 with --atol 0: "
+              "allowed difference as a share of each expected element; 0 with --atol 0: "
               "what rounding can explain");
     flags.Add("--atol", &options_.atol, "allowed difference beside that");
     flags.Add("--layers", &options_.layers,

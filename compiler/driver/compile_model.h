@@ -67,7 +67,6 @@ struct ModelInfo {
   std::vector<ValueInfo> inputs, outputs;  // after specialisation
   std::vector<TaskInfo> tasks;             // distinct, in order of first use
   int64_t nodes = 0;                       // of the file
-  int64_t opset = 0;
   int64_t parameter_bytes = 0;
   int64_t flops = 0;  // of one inference
 };

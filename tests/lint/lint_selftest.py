@@ -36,8 +36,8 @@ CASES = [
     ("sources", {"compiler/ops/catalog.cc": "return {};\n"}, "OpRelu() is in no list"),
     ("sources", {"compiler/ops/catalog.cc": "const OpRecord& OpRelu();\n"}, "OpRelu() is in no list"),
     ("sources", {"compiler/ops/op_relu.cc": "\n"}, "defines no operator record"),
-    ("workplace", {"compiler/te/te.h": "// from /wo" + "rk/main\n"}, "does not belong"),
-    ("workplace", {"setup": "curl https://registry.np" + "mjs.org\n"}, "does not belong"),
+    ("portable", {"compiler/te/te.h": "// from /ro" + "ot/whet\n"}, "does not belong"),
+    ("portable", {"setup": "curl http" + "s://example.org/x\n"}, "does not belong"),
     ("size", {"compiler/te/te.cc": "int a;\n" * 801}, "say in its first 15 lines"),
 ]
 

@@ -4,7 +4,7 @@
 layers     every #include follows layers.txt beside this file
 paths      every path that README.md, ARCHITECTURE.md and CONTRIBUTING.md name in backticks exists
 sources    every .cc file is in its folder's CMakeLists.txt, and every catalog record is in its catalog's list
-workplace  no file says where or by what it was made
+portable   no file names a home folder or a network address
 size       a file of more than 800 lines says why in its first 15 lines
 
 Each prints one line per finding, as FILE:LINE: what is wrong and what to do, and fails if there is one.
@@ -200,25 +200,20 @@ def check_sources(root):
                 yield f"{name}:1: {record}() is in no list of {folder}, so the catalog does not have it"
 
 
-# ---- workplace
+# ---- portable
 
-# Written in pieces, so that this file does not match itself.
+# Written in pieces, so that this file does not match itself. Addresses: a build that knows one host breaks behind every
+# mirror; packages come by name.
 FORBIDDEN = [re.compile(pattern, re.I) for pattern in (
-    "/" + r"work/(main|shared|\.library)",
-    r"\.\./" + "shared/",
-    "design " + "page",
-    r"\bissue " + r"#?\d+\b",
-    "deb" + r"\.debian\.org|security" + r"\.debian\.org|snapshot" + r"\.debian\.org",
-    "registry" + r"\.npm|npmjs" + r"\.(org|com)|yarnpkg" + r"\.com",
-    "py" + r"pi\.org|python" + "hosted",
-    r"\b(chat" + r"gpt|clau" + r"de|cop" + r"ilot|anthro" + r"pic|open" + r"ai)\b",
-    r"\bco-authored" + r"-by:",
-    "/root" + "/",
+    "/(root|home/" + r"[a-z0-9_-]+)/",
+    "https?:" + "//",
 )]
 
 
-def check_workplace(root):
+def check_portable(root):
     for name in tree_files(root):
+        if name == "LICENSE":
+            continue
         path = os.path.join(root, name)
         with open(path, "rb") as file:
             data = file.read()
@@ -247,7 +242,7 @@ def check_size(root):
             yield f"{name}:1: {len(lines)} lines: split it, or say in its first 15 lines why it is this long"
 
 
-CHECKS = {"layers": check_layers, "paths": check_paths, "sources": check_sources, "workplace": check_workplace,
+CHECKS = {"layers": check_layers, "paths": check_paths, "sources": check_sources, "portable": check_portable,
           "size": check_size}
 
 
