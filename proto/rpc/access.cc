@@ -33,14 +33,18 @@ Principal PrincipalOfPeer(std::string_view peer) {
 
 bool MayCall(const Principal& principal, std::string_view method) {
   const auto& table = AccessTable();
-  const auto row = std::find_if(table.begin(), table.end(), [&](const AccessRow& r) { return method == r.method; });
-  return row != table.end() && std::find(row->roles.begin(), row->roles.end(), principal.role) != row->roles.end();
+  const auto row = std::find_if(table.begin(), table.end(),
+                                [&](const AccessRow& r) { return method == r.method; });
+  return row != table.end() &&
+         std::find(row->roles.begin(), row->roles.end(), principal.role) != row->roles.end();
 }
 
-grpc::Status Authorize(const grpc::CallbackServerContext& context, std::string_view method, Principal* principal) {
+grpc::Status Authorize(const grpc::CallbackServerContext& context, std::string_view method,
+                       Principal* principal) {
   *principal = PrincipalOfPeer(context.peer());
   if (MayCall(*principal, method)) return grpc::Status::OK;
-  return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, fmt::format("{} may not call {}", principal->name, method));
+  return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                      fmt::format("{} may not call {}", principal->name, method));
 }
 
 }  // namespace whet::rpc

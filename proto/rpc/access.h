@@ -1,6 +1,7 @@
-// Who may call what: every handler gets a Principal, and a table of method and role denies whatever it does not name. A
-// test compares the table with the services' descriptors, so that a new method is closed until somebody opens it.
-// Until TLS gives peers an identity, whoever reaches a loopback port or a local socket is an administrator.
+// Who may call what: every handler gets a Principal, and a table of method and role denies whatever
+// it does not name. A test compares the table with the services' descriptors, so that a new method
+// is closed until somebody opens it. Until TLS gives peers an identity, whoever reaches a loopback
+// port or a local socket is an administrator.
 #pragma once
 #include <grpcpp/grpcpp.h>
 
@@ -20,7 +21,8 @@ struct Principal {
 Principal PrincipalOfPeer(std::string_view peer);  // gRPC's peer text, e.g. "ipv4:127.0.0.1:4321"
 bool MayCall(const Principal& principal, std::string_view method);  // "/whet.v1.Tuner/SubmitJob"
 // OK and the principal, or the status to end the call with.
-grpc::Status Authorize(const grpc::CallbackServerContext& context, std::string_view method, Principal* principal);
+grpc::Status Authorize(const grpc::CallbackServerContext& context, std::string_view method,
+                       Principal* principal);
 
 struct AccessRow {
   const char* method;

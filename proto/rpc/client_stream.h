@@ -1,7 +1,9 @@
-// The client's side of one bidirectional call. Callbacks come from gRPC's threads; `on_done` is the last one and comes
-// exactly once. Send and Cancel are safe from any thread, also after the end. Keeps itself alive until the call is over.
+// The client's side of one bidirectional call. Callbacks come from gRPC's threads; `on_done` is the
+// last one and comes exactly once. Send and Cancel are safe from any thread, also after the end.
+// Keeps itself alive until the call is over.
 //
-//   auto stream = ClientStream<Out, In>::Start([&](ctx, reactor) { stub->async()->Work(ctx, reactor); }, on_message, on_done);
+//   auto stream = ClientStream<Out, In>::Start(
+//       [&](ctx, reactor) { stub->async()->Work(ctx, reactor); }, on_message, on_done);
 #pragma once
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/client_callback.h>
@@ -20,8 +22,10 @@ class ClientStream : public grpc::ClientBidiReactor<Out, In> {
   using OnMessage = std::function<void(In)>;
   using OnEnd = std::function<void(const grpc::Status&)>;
 
-  static std::shared_ptr<ClientStream> Start(const Starter& start, OnMessage on_message, OnEnd on_done) {
-    std::shared_ptr<ClientStream> stream(new ClientStream(std::move(on_message), std::move(on_done)));
+  static std::shared_ptr<ClientStream> Start(const Starter& start, OnMessage on_message,
+                                             OnEnd on_done) {
+    std::shared_ptr<ClientStream> stream(
+        new ClientStream(std::move(on_message), std::move(on_done)));
     stream->self_ = stream;
     start(&stream->context_, stream.get());
     stream->AddHold();  // for writes from outside a callback; dropped when reading ends
@@ -81,7 +85,8 @@ class ClientStream : public grpc::ClientBidiReactor<Out, In> {
   }
 
  private:
-  ClientStream(OnMessage on_message, OnEnd on_done) : on_message_(std::move(on_message)), on_done_(std::move(on_done)) {}
+  ClientStream(OnMessage on_message, OnEnd on_done)
+      : on_message_(std::move(on_message)), on_done_(std::move(on_done)) {}
 
   grpc::ClientContext context_;
   const OnMessage on_message_;

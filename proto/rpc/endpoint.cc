@@ -20,15 +20,20 @@ struct HostPort {
 StatusOr<HostPort> Split(std::string_view flag, std::string_view text) {
   const size_t colon = text.rfind(':');
   const std::string digits(colon == std::string_view::npos ? "" : text.substr(colon + 1));
-  if (digits.empty() || digits.size() > 5 || digits.find_first_not_of("0123456789") != std::string::npos || std::stoi(digits) > 65535) {
+  if (digits.empty() || digits.size() > 5 ||
+      digits.find_first_not_of("0123456789") != std::string::npos || std::stoi(digits) > 65535) {
     return InvalidArgument("{} '{}': expected HOST:PORT with a port from 0 to 65535", flag, text);
   }
   std::string host(text.substr(0, colon));
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   return HostPort{host, std::stoi(digits)};
 }
 
-std::string Join(const HostPort& a) { return a.host.find(':') == std::string::npos ? fmt::format("{}:{}", a.host, a.port) : fmt::format("[{}]:{}", a.host, a.port); }
+std::string Join(const HostPort& a) {
+  return a.host.find(':') == std::string::npos ? fmt::format("{}:{}", a.host, a.port)
+                                               : fmt::format("[{}]:{}", a.host, a.port);
+}
 
 // Tries the port as gRPC will, for the sake of the reason: gRPC itself only says that it failed.
 Status TryBind(const HostPort& a) {
@@ -54,7 +59,10 @@ Status TryBind(const HostPort& a) {
   const int error = r == 0 ? (listen(fd, 1) == 0 ? 0 : errno) : errno;
   close(fd);
   if (error == 0) return OkStatus();
-  if (error == EADDRINUSE) return InvalidArgument("port {} of {} is in use by another process; choose another one (0 picks a free one)", a.port, a.host);
+  if (error == EADDRINUSE)
+    return InvalidArgument(
+        "port {} of {} is in use by another process; choose another one (0 picks a free one)",
+        a.port, a.host);
   return InvalidArgument("cannot listen on {}: {}", Join(a), strerror(error));
 }
 
@@ -65,12 +73,15 @@ StatusOr<std::string> ParseListenAddress(std::string_view flag, std::string_view
   if (a.host.empty() || a.host == "localhost") a.host = "127.0.0.1";
   in_addr v4 = {};
   in6_addr v6 = {};
-  const bool loopback = (inet_pton(AF_INET, a.host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127) ||
-                        (inet_pton(AF_INET6, a.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
+  const bool loopback =
+      (inet_pton(AF_INET, a.host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127) ||
+      (inet_pton(AF_INET6, a.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
   if (!loopback) {
-    return InvalidArgument("{} '{}': '{}' is not a loopback address; listening beyond this machine needs TLS and authentication, which this version "
-                           "does not have: use 127.0.0.1:{} (and an SSH tunnel to reach it from elsewhere)",
-                           flag, text, a.host, a.port);
+    return InvalidArgument(
+        "{} '{}': '{}' is not a loopback address; listening beyond this machine needs TLS and "
+        "authentication, which this version "
+        "does not have: use 127.0.0.1:{} (and an SSH tunnel to reach it from elsewhere)",
+        flag, text, a.host, a.port);
   }
   return Join(a);
 }
@@ -136,7 +147,8 @@ grpc::Status ToGrpc(const Status& status) {
 }
 
 void AnnounceListening(const std::string& address, std::string_view role) {
-  std::printf("listening on %s %.*s\n", address.c_str(), static_cast<int>(role.size()), role.data());
+  std::printf("listening on %s %.*s\n", address.c_str(), static_cast<int>(role.size()),
+              role.data());
   std::fflush(stdout);
 }
 

@@ -1,6 +1,7 @@
-// The streams of one bidirectional method on the server's side: sessions by number, messages out through a bounded queue,
-// messages in through a callback. A session that does not read what it is sent is closed, not buffered for without end.
-// Thread-safe. Callbacks come from gRPC's threads: they post to a loop and return. A session's OnGone is its last callback.
+// The streams of one bidirectional method on the server's side: sessions by number, messages out
+// through a bounded queue, messages in through a callback. A session that does not read what it is
+// sent is closed, not buffered for without end. Thread-safe. Callbacks come from gRPC's threads:
+// they post to a loop and return. A session's OnGone is its last callback.
 #pragma once
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/server_callback.h>
@@ -42,7 +43,8 @@ class ServerStreams {
 
   void Send(uint64_t session, Out message) {
     const std::lock_guard lock(mu_);
-    if (const auto it = streams_.find(session); it != streams_.end()) it->second->Send(std::move(message), max_queue_);
+    if (const auto it = streams_.find(session); it != streams_.end())
+      it->second->Send(std::move(message), max_queue_);
   }
   // What is queued is sent first when the status is OK.
   void Close(uint64_t session, const grpc::Status& status) {
@@ -74,7 +76,8 @@ class ServerStreams {
       const std::lock_guard lock(mu_);
       if (finishing_ || closing_) return;
       if (queue_.size() >= max_queue) {
-        closing_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the peer does not read what it is sent");
+        closing_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                                "the peer does not read what it is sent");
         if (queue_.size() > 1) queue_.erase(queue_.begin() + 1, queue_.end());
         return;
       }
@@ -137,7 +140,7 @@ class ServerStreams {
     bool began_ = false;
     In in_;
 
-    std::mutex mu_;  // taken after the owner's
+    std::mutex mu_;          // taken after the owner's
     std::deque<Out> queue_;  // the first is being written
     std::optional<grpc::Status> closing_;
     bool finishing_ = false;

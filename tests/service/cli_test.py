@@ -56,6 +56,7 @@ def model(nodes, inputs, outputs, opset=13):
 
 
 RELU = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', [1, 8])], [value_info('y', [1, 8])])
+WIDE = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', [1, 64, 32, 32])], [value_info('y', [1, 64, 32, 32])])
 SYMBOLIC = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', ['batch', 8])], [value_info('y', ['batch', 8])])
 UNSUPPORTED = model([node('FrobnicateAll', ['x'], ['y'], 'frob7')], [value_info('x', [1, 8])], [value_info('y', [1, 8])])
 
@@ -65,6 +66,11 @@ def npy(path, dims, values, code='f', descr='<f4'):
     header += ' ' * (63 - (10 + len(header)) % 64) + '\n'
     with open(path, 'wb') as f:
         f.write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header.encode() + struct.pack('<%d%s' % (len(values), code), *values))
+
+
+def read(path):
+    with open(path, 'rb') as f:
+        return f.read()
 
 
 class CliTest(unittest.TestCase):
@@ -146,11 +152,11 @@ class CliTest(unittest.TestCase):
         self.expect(2, ['has shape 1000', 'needs 100x10'], 'run', art, '--input', 'flat.npy')
         self.expect(2, ['holds i32', 'needs f32'], 'run', art, '--input', 'ints.npy')
         self.expect(2, ["no input 'z'"], 'run', art, '--input', 'z=x.npy')
-        self.expect(2, ['cut off'], 'run', art, '--input', self.path('cut.npy', open(self.path('x.npy'), 'rb').read()[:900]))
+        self.expect(2, ['cut off'], 'run', art, '--input', self.path('cut.npy', read(self.path('x.npy'))[:900]))
         self.expect(2, ['cannot make the folder'], 'run', art, '--input', 'x.npy', '--output-dir', 'x.npy/out')
 
     def test_files_that_are_no_artifacts(self):
-        whole = open(os.path.join(ARTIFACTS, 'phases.so'), 'rb').read()
+        whole = read(os.path.join(ARTIFACTS, 'phases.so'))
         for verb in ['run', 'bench']:
             self.expect(2, ['No such file'], verb, 'absent.so')
             self.expect(2, ['folder'], verb, self.dir)
@@ -173,7 +179,7 @@ class CliTest(unittest.TestCase):
         art = os.path.join(ARTIFACTS, 'phases.so')
         with subprocess.Popen([WHET, 'bench', art, '--runs', '100000000'], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as holder:
             lock = os.path.join(self.dir, 'state', 'whet', 'device-0.lock')
-            self.wait_until(lambda: os.path.exists(lock) and 'pid' in open(lock).read())
+            self.wait_until(lambda: os.path.exists(lock) and b'pid' in read(lock))
             r = self.expect(3, ['the device is busy', '--wait'], 'bench', art, '--runs', '3', '--wait', '0')
             self.assertIn(str(holder.pid), r.stderr)
             holder.send_signal(signal.SIGINT)
@@ -181,11 +187,11 @@ class CliTest(unittest.TestCase):
             self.assertEqual(holder.returncode, 130, err)
             self.assertIn('median', out)  # what was measured by then
 
-    def wait_until(self, condition):
-        end = time.monotonic() + 20
+    def wait_until(self, condition, seconds=20):
+        end = time.monotonic() + seconds
         while not condition():
-            self.assertLess(time.monotonic(), end, 'waited for 20 s')
-            time.sleep(0.01)
+            self.assertLess(time.monotonic(), end, 'waited for %d s' % seconds)
+            time.sleep(0.02)
 
     def test_serving_blocks_answers_each_line(self):
         r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run 3\nrun 5\n', capture_output=True, text=True, timeout=60)
@@ -236,7 +242,7 @@ class CliTest(unittest.TestCase):
         npy(self.path('x.npy'), [1, 8], [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0])
         r = self.run_whet('run', 'relu.so', '--input', 'x.npy', '--output-dir', 'out')
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertEqual(struct.unpack('<8f', open(self.path('out/y.npy'), 'rb').read()[-32:]), (0, 2, 0, 4, 0, 6, 0, 8))
+        self.assertEqual(struct.unpack('<8f', read(self.path('out/y.npy'))[-32:]), (0, 2, 0, 4, 0, 6, 0, 8))
         self.assertEqual(self.run_whet('verify', 'relu.so', relu).returncode, 0)
         self.assertEqual(self.run_whet('compile', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8', '-o', 'sym.so').returncode, 0)
         self.assertEqual(json.loads(self.run_whet('inspect', 'sym.so', '--json', '-').stdout)['inputs'][0]['shape'], [3, 8])
@@ -306,6 +312,67 @@ class CliTest(unittest.TestCase):
         copy = self.path('whet')
         shutil.copy(WHET, copy)
         self.expect(3, ['tuner-server ended at once', 'the disk is on fire'], 'tune', self.path('relu.onnx', RELU), '--db', 't.db', '--trials', '1', program=copy)
+
+    # ---- tuning on this machine: server, tracker and worker as children ----
+
+    def children_of(self, pid):
+        with open('/proc/%d/task/%d/children' % (pid, pid)) as f:
+            return [int(p) for p in f.read().split()]
+
+    def start_tuning(self):
+        process = subprocess.Popen([WHET, 'tune', self.path('wide.onnx', WIDE), '--db', 'tuning.db', '--time', '120s'], cwd=self.dir, env=self.env,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.wait_until(lambda: self.trials() > 0, 60)
+        return process
+
+    def trials(self):
+        r = self.run_whet('log', 'stats', '--db', 'tuning.db', '--json', '-')
+        return json.loads(r.stdout)['trials'] if r.returncode == 0 else 0
+
+    def test_tuning_fills_the_log_and_a_rerun_measures_nothing(self):
+        wide = self.path('wide.onnx', WIDE)
+        r = self.run_whet('tune', wide, '--db', 'tuning.db', '--trials', '6', '--json', '-')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(r.stdout)
+        self.assertGreaterEqual(j['trials_in_log'], 6)
+        self.assertEqual(j['trials'], j['trials_in_log'])
+        self.assertGreater(j['tasks'][0]['default_ms'], 0)
+        again = json.loads(self.run_whet('tune', wide, '--db', 'tuning.db', '--trials', '6', '--json', '-').stdout)
+        self.assertEqual(again['trials'], 0)
+        best = json.loads(self.run_whet('log', 'best', '--db', 'tuning.db', '--json', '-').stdout)
+        self.assertEqual(len(best['tasks']), 1)
+        first, second = self.path('first.so'), self.path('second.so')
+        for out in [first, second]:
+            self.assertEqual(self.run_whet('compile', wide, '--db', 'tuning.db', '--name', 'wide', '-o', out).returncode, 0)
+        self.assertEqual(read(first), read(second))
+        self.assertEqual(self.run_whet('verify', first, wide).returncode, 0)
+
+    def test_interrupted_tuning_keeps_its_rows(self):
+        process = self.start_tuning()
+        children = self.children_of(process.pid)
+        self.assertEqual(len(children), 2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertGreater(self.trials(), 0)
+        for pid in children:
+            self.assertFalse(os.path.exists('/proc/%d' % pid))
+
+    def test_a_killed_command_takes_its_servers_along_and_keeps_what_is_in_the_log(self):
+        process = self.start_tuning()
+        children = self.children_of(process.pid)
+        process.kill()
+        process.communicate(timeout=60)
+        self.wait_until(lambda: not any(self.runs(pid) for pid in children), 30)
+        self.assertGreater(self.trials(), 0)
+
+    def runs(self, pid):
+        try:
+            with open('/proc/%d/stat' % pid) as f:
+                return f.read().rsplit(')', 1)[1].split()[0] != 'Z'
+        except OSError:
+            return False
 
     def test_doctor_reports_and_fails_where_programs_are_missing(self):
         r = self.run_whet('doctor', '--json', '-')

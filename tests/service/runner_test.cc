@@ -1,5 +1,6 @@
-// whet-runner against candidates that misbehave: each one's measurement says what it did, the runner's process stays the
-// same, the next candidate is measured, and nothing of the bad one is left.
+// whet-runner against candidates that misbehave: each one's measurement says what it did, the
+// runner's process stays the same, the next candidate is measured, and nothing of the bad one is
+// left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -126,11 +127,13 @@ TEST_F(Runner, RefusesSpecsBeyondItsLimits) {
   EXPECT_EQ(Run("good").failure(), v1::FAILURE_OK);
 }
 
-// Whether its thread runs at the moment that counts is up to the scheduler; that nothing of it gets through is not.
+// Whether its thread runs at the moment that counts is up to the scheduler; that nothing of it gets
+// through is not.
 TEST_F(Runner, BelievesNothingThatIsScribbledOver) {
   for (int i = 0; i < 5; ++i) {
     const v1::Measurement m = Run("scribble");
-    EXPECT_THAT(m.failure(), ::testing::AnyOf(v1::FAILURE_OK, v1::FAILURE_INVALID_TIMING)) << m.message();
+    EXPECT_THAT(m.failure(), ::testing::AnyOf(v1::FAILURE_OK, v1::FAILURE_INVALID_TIMING))
+        << m.message();
     for (const double s : m.samples_ns()) EXPECT_TRUE(std::isfinite(s) && s > 1 && s < 1e9) << s;
   }
   EXPECT_EQ(Run("good").failure(), v1::FAILURE_OK);
@@ -150,7 +153,8 @@ TEST_P(Zoo, IsNamedAndSurvived) {
   request.mutable_spec()->set_time_limit_ns(kSecond);
   const int64_t start = MonotonicNs();
   const v1::Measurement m = runner_.Run(request);
-  EXPECT_EQ(m.failure(), GetParam().kind) << v1::FailureKind_Name(m.failure()) << ": " << m.message();
+  EXPECT_EQ(m.failure(), GetParam().kind)
+      << v1::FailureKind_Name(m.failure()) << ": " << m.message();
   EXPECT_THAT(m.message(), HasSubstr(GetParam().words));
   EXPECT_EQ(m.samples_ns_size() > 0, m.failure() == v1::FAILURE_OK);
   EXPECT_LT(MonotonicNs() - start, 20 * kSecond);
@@ -163,18 +167,28 @@ TEST_P(Zoo, IsNamedAndSurvived) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Zoo,
-    ::testing::Values(Case{"segfault", v1::FAILURE_RUN_CRASH, "SIGSEGV"}, Case{"abort", v1::FAILURE_RUN_CRASH, "SIGABRT"},
-                      Case{"exit0", v1::FAILURE_RUN_CRASH, "exited with 0"}, Case{"hang", v1::FAILURE_RUN_TIMEOUT, "longer than 1000 ms"},
+    ::testing::Values(Case{"segfault", v1::FAILURE_RUN_CRASH, "SIGSEGV"},
+                      Case{"abort", v1::FAILURE_RUN_CRASH, "SIGABRT"},
+                      Case{"exit0", v1::FAILURE_RUN_CRASH, "exited with 0"},
+                      Case{"hang", v1::FAILURE_RUN_TIMEOUT, "longer than 1000 ms"},
                       Case{"hang_in_constructor", v1::FAILURE_RUN_TIMEOUT, "longer than 1000 ms"},
-                      Case{"wrong", v1::FAILURE_WRONG_OUTPUT, "first element 999"}, Case{"zeros", v1::FAILURE_WRONG_OUTPUT, "1000 of 1000"},
-                      Case{"nan", v1::FAILURE_WRONG_OUTPUT, "nan"}, Case{"nothing", v1::FAILURE_WRONG_OUTPUT, "1000 of 1000"},
-                      Case{"one_seed", v1::FAILURE_WRONG_OUTPUT, "seed 202"}, Case{"lazy", v1::FAILURE_WRONG_OUTPUT, "after timing"},
+                      Case{"wrong", v1::FAILURE_WRONG_OUTPUT, "first element 999"},
+                      Case{"zeros", v1::FAILURE_WRONG_OUTPUT, "1000 of 1000"},
+                      Case{"nan", v1::FAILURE_WRONG_OUTPUT, "nan"},
+                      Case{"nothing", v1::FAILURE_WRONG_OUTPUT, "1000 of 1000"},
+                      Case{"one_seed", v1::FAILURE_WRONG_OUTPUT, "seed 202"},
+                      Case{"lazy", v1::FAILURE_WRONG_OUTPUT, "after timing"},
                       Case{"dependent", v1::FAILURE_WRONG_OUTPUT, "seed 202"},
-                      Case{"write_one_past", v1::FAILURE_WRONG_OUTPUT, "outside"}, Case{"write_one_before", v1::FAILURE_WRONG_OUTPUT, "outside"},
-                      Case{"write_page_past", v1::FAILURE_RUN_CRASH, "SIGSEGV"}, Case{"write_input", v1::FAILURE_RUN_CRASH, "SIGSEGV"},
-                      Case{"wrong_abi", v1::FAILURE_BUILD_ERROR, "99"}, Case{"wrong_shape", v1::FAILURE_BUILD_ERROR, "999"},
-                      Case{"absent", v1::FAILURE_BUILD_ERROR, "absent"}, Case{"output", v1::FAILURE_OK, ""}, Case{"forks", v1::FAILURE_OK, ""},
-                      Case{"memory", v1::FAILURE_RUN_CRASH, ""}, Case{"kill_parent", v1::FAILURE_OK, ""}),
+                      Case{"write_one_past", v1::FAILURE_WRONG_OUTPUT, "outside"},
+                      Case{"write_one_before", v1::FAILURE_WRONG_OUTPUT, "outside"},
+                      Case{"write_page_past", v1::FAILURE_RUN_CRASH, "SIGSEGV"},
+                      Case{"write_input", v1::FAILURE_RUN_CRASH, "SIGSEGV"},
+                      Case{"wrong_abi", v1::FAILURE_BUILD_ERROR, "99"},
+                      Case{"wrong_shape", v1::FAILURE_BUILD_ERROR, "999"},
+                      Case{"absent", v1::FAILURE_BUILD_ERROR, "absent"},
+                      Case{"output", v1::FAILURE_OK, ""}, Case{"forks", v1::FAILURE_OK, ""},
+                      Case{"memory", v1::FAILURE_RUN_CRASH, ""},
+                      Case{"kill_parent", v1::FAILURE_OK, ""}),
     [](const auto& info) { return info.param.animal; });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The task of the zoo (tests/service/zoo): y[i] = x[i] * w[i] on f32[1000], with its expected outputs, and the runner
-// program to measure its candidates with.
+// The task of the zoo (tests/service/zoo): y[i] = x[i] * w[i] on f32[1000], with its expected
+// outputs, and the runner program to measure its candidates with.
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,8 +22,12 @@ inline std::string EnvOr(const char* name, const char* fallback) {
   const char* v = std::getenv(name);
   return v ? v : fallback;
 }
-inline std::string Program(const std::string& name) { return EnvOr("WHET_BIN_DIR", "./bin") + "/" + name; }
-inline std::string ZooPath(const std::string& name) { return EnvOr("WHET_ZOO_DIR", "./zoo") + "/" + name + ".so"; }
+inline std::string Program(const std::string& name) {
+  return EnvOr("WHET_BIN_DIR", "./bin") + "/" + name;
+}
+inline std::string ZooPath(const std::string& name) {
+  return EnvOr("WHET_ZOO_DIR", "./zoo") + "/" + name + ".so";
+}
 
 class TempDir {
  public:
@@ -63,10 +67,10 @@ inline std::vector<v1::BufferSpec> ZooBuffers() {
   return buffers;
 }
 
-inline std::string ZooExpected() {
+inline std::string ZooExpectedFor(const std::vector<uint64_t>& wanted) {
   std::vector<ExpectedForSeed> seeds;
   const int64_t shape[] = {kZooElements};
-  for (const uint64_t seed : ZooSeeds()) {
+  for (const uint64_t seed : wanted) {
     std::vector<float> x(kZooElements), w(kZooElements);
     FillInput(DType::kF32, seed, 0, 0.5, 2, {shape, {}}, x.data());
     FillInput(DType::kF32, seed, 2, 0.5, 2, {shape, {}}, w.data());
@@ -79,6 +83,8 @@ inline std::string ZooExpected() {
   }
   return EncodeExpected(seeds);
 }
+
+inline std::string ZooExpected() { return ZooExpectedFor(ZooSeeds()); }
 
 inline v1::MeasureSpec ZooSpec() {
   v1::MeasureSpec spec;
@@ -109,17 +115,21 @@ class RunnerProcess {
     if (child.ok()) process_ = std::move(*child);
     close(fds->second);
     fd_ = fds->first;
-    const StatusOr<Frame> frame = ReadFrame(fd_, worker::kMaxRunFrame, MonotonicNs() + 10 * kSecond);
-    EXPECT_TRUE(frame.ok() && frame->type == worker::kRunnerHello && hello_.ParseFromString(frame->payload));
+    const StatusOr<Frame> frame =
+        ReadFrame(fd_, worker::kMaxRunFrame, MonotonicNs() + 10 * kSecond);
+    EXPECT_TRUE(frame.ok() && frame->type == worker::kRunnerHello &&
+                hello_.ParseFromString(frame->payload));
   }
   ~RunnerProcess() { close(fd_); }
 
   v1::Measurement Run(const v1::RunRequest& request) {
     v1::RunReply reply;
     EXPECT_TRUE(WriteFrame(fd_, worker::kRunRequest, request.SerializeAsString()).ok());
-    const StatusOr<Frame> frame = ReadFrame(fd_, worker::kMaxRunFrame, MonotonicNs() + 60 * kSecond);
+    const StatusOr<Frame> frame =
+        ReadFrame(fd_, worker::kMaxRunFrame, MonotonicNs() + 60 * kSecond);
     EXPECT_TRUE(frame.ok()) << frame.status();
-    EXPECT_TRUE(frame.ok() && frame->type == worker::kRunReply && reply.ParseFromString(frame->payload));
+    EXPECT_TRUE(frame.ok() && frame->type == worker::kRunReply &&
+                reply.ParseFromString(frame->payload));
     EXPECT_EQ(reply.id(), request.id());
     return reply.measurement();
   }

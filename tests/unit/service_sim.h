@@ -1,6 +1,7 @@
-// A whole fleet in one thread: the tracker's table, the service core and worker cores, joined by links that delay, break
-// and reorder nothing within a stream; a scripted search, builder, runner and log. Time is simulated; one seed is one
-// history. What the real adapters do with actions is done here with queues.
+// A whole fleet in one thread: the tracker's table, the service core and worker cores, joined by
+// links that delay, break and reorder nothing within a stream; a scripted search, builder, runner
+// and log. Time is simulated; one seed is one history. What the real adapters do with actions is
+// done here with queues.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,20 +22,23 @@ struct SimOptions {
   uint64_t seed = 1;
   int workers = 2;
   int tasks = 2;
-  int proposals = 20;         // in all, defaults not counted
-  double break_link = 0;      // chance per simulated second and worker that its server stream breaks
-  double crash_worker = 0;    // that the worker's process dies and comes back
-  double lose_device = 0;     // that a run ends with DEVICE_LOST
+  int proposals = 20;       // in all, defaults not counted
+  double break_link = 0;    // chance per simulated second and worker that its server stream breaks
+  double crash_worker = 0;  // that the worker's process dies and comes back
+  double lose_device = 0;   // that a run ends with DEVICE_LOST
   double fail_candidate = 0;  // that a candidate crashes
   int64_t run_ns = 60 * kMillisecond;
   int64_t time_limit_ns = 0;
-  int64_t trials = 0;         // budget; 0: tasks + proposals
+  int64_t trials = 0;  // budget; 0: tasks + proposals
 };
 
 class Sim {
  public:
   explicit Sim(const SimOptions& options)
-      : o_(options), rng_(options.seed), table_(tracker::TableConfig{}, "inc", 1, 1'000'000'000, false, 0), core_(Config()) {
+      : o_(options),
+        rng_(options.seed),
+        table_(tracker::TableConfig{}, "inc", 1, 1'000'000'000, false, 0),
+        core_(Config()) {
     for (int i = 0; i < o_.workers; ++i) {
       workers_.emplace_back();
       StartWorker(static_cast<size_t>(i));
@@ -59,7 +63,8 @@ class Sim {
   // By their identity, as the log's unique index has them.
   using RowId = std::tuple<std::string, int64_t, std::string, int64_t, std::string, int64_t>;
   std::map<RowId, db::TrialRow> rows;
-  std::set<int64_t> acknowledged;           // results that workers have dropped, as (worker * 1e6 + sequence)
+  // Results that workers have dropped, as (worker * 1e6 + sequence).
+  std::set<int64_t> acknowledged;
   std::map<int64_t, v1::TrialIds> results;  // all that were ever produced, likewise
   std::map<std::string, int> starts;        // of one trial's attempts, by job/task/trial
   std::optional<v1::JobState> ended_;
@@ -100,9 +105,13 @@ class Sim {
     return c;
   }
 
-  void At(int64_t when, std::function<void()> what) { events_.emplace(std::pair(std::max(when, now_), order_++), std::move(what)); }
+  void At(int64_t when, std::function<void()> what) {
+    events_.emplace(std::pair(std::max(when, now_), order_++), std::move(what));
+  }
   void After(int64_t delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
-  void Note(const std::string& what) { history = SplitMix(history ^ FingerprintOf(what).lo ^ static_cast<uint64_t>(now_)); }
+  void Note(const std::string& what) {
+    history = SplitMix(history ^ FingerprintOf(what).lo ^ static_cast<uint64_t>(now_));
+  }
 
   void Step() {
     // Ticks of the three state machines every 20 ms; faults once a second.
@@ -126,7 +135,8 @@ class Sim {
       if (rng_.Uniform() < o_.crash_worker) {
         Note("crash");
         BreakServerLink(w);
-        if (const uint64_t s = std::exchange(workers_[w].tracker_session, 0)) DoTracker(table_.WorkerGone(now_, s));
+        if (const uint64_t s = std::exchange(workers_[w].tracker_session, 0))
+          DoTracker(table_.WorkerGone(now_, s));
         workers_[w].core.reset();
         workers_[w].running = false;
         ++workers_[w].boot;
@@ -147,7 +157,8 @@ class Sim {
     config.device.set_host_boot_id("host");
     std::vector<v1::SpooledResult> spool;
     for (const auto& [seq, r] : workers_[w].spool) spool.push_back(r);
-    workers_[w].core = std::make_unique<worker::WorkerCore>(config, spool, std::map<std::string, uint64_t>{}, rng_.Next());
+    workers_[w].core = std::make_unique<worker::WorkerCore>(
+        config, spool, std::map<std::string, uint64_t>{}, rng_.Next());
   }
 
   // ---- links: each message takes a while, in order within its stream
@@ -175,7 +186,8 @@ class Sim {
     SimWorker& sw = workers_[w];
     if (!sw.core) return;
     if (sw.frozen) {
-      if (!std::holds_alternative<worker::Tick>(event)) After(50 * kMillisecond, [this, w, event] { Feed(w, event); });
+      if (!std::holds_alternative<worker::Tick>(event))
+        After(50 * kMillisecond, [this, w, event] { Feed(w, event); });
       return;
     }
     for (worker::Action& a : sw.core->Step(now_, event)) {
@@ -183,21 +195,26 @@ class Sim {
     }
   }
 
-  void DoWorker(size_t w, worker::ConnectTracker&) { workers_[w].tracker_session = ++next_session_; }
+  void DoWorker(size_t w, worker::ConnectTracker&) {
+    workers_[w].tracker_session = ++next_session_;
+  }
   void DoWorker(size_t w, worker::CloseTracker&) {
-    if (const uint64_t s = std::exchange(workers_[w].tracker_session, 0)) DoTracker(table_.WorkerGone(now_, s));
+    if (const uint64_t s = std::exchange(workers_[w].tracker_session, 0))
+      DoTracker(table_.WorkerGone(now_, s));
   }
   void DoWorker(size_t w, worker::ToTracker& a) {
     const uint64_t session = workers_[w].tracker_session;
     session_worker_[session] = w;
-    Deliver(&Last("t" + std::to_string(session)), [this, session, m = a.message] { DoTracker(table_.FromWorker(now_, session, m)); });
+    Deliver(&Last("t" + std::to_string(session)),
+            [this, session, m = a.message] { DoTracker(table_.FromWorker(now_, session, m)); });
   }
   void DoWorker(size_t w, worker::ConnectServer&) {
     workers_[w].server_session = ++next_session_;
     session_worker_[next_session_] = w;
   }
   void DoWorker(size_t w, worker::CloseServer&) {
-    if (const uint64_t s = std::exchange(workers_[w].server_session, 0)) After(Delay(), [this, s] { Do(core_.WorkerGone(now_, s)); });
+    if (const uint64_t s = std::exchange(workers_[w].server_session, 0))
+      After(Delay(), [this, s] { Do(core_.WorkerGone(now_, s)); });
   }
   void DoWorker(size_t w, worker::ToServer& a) {
     const uint64_t session = workers_[w].server_session;
@@ -208,7 +225,9 @@ class Sim {
       Do(core_.FromWorker(now_, session, m));
     });
   }
-  void DoWorker(size_t w, worker::StoreBlob& a) { After(0, [this, w, sha = a.sha256] { Feed(w, worker::BlobStored{sha, OkStatus()}); }); }
+  void DoWorker(size_t w, worker::StoreBlob& a) {
+    After(0, [this, w, sha = a.sha256] { Feed(w, worker::BlobStored{sha, OkStatus()}); });
+  }
   void DoWorker(size_t, worker::DropBlob&) {}
   void DoWorker(size_t w, worker::StartRun& a) {
     SimWorker& sw = workers_[w];
@@ -223,12 +242,14 @@ class Sim {
       v1::Measurement m;
       if (rng_.Uniform() < o_.lose_device) {
         m.set_failure(v1::FAILURE_DEVICE_LOST);
-      } else if (assign.has_spec() && assign.baseline_sha256().size() && rng_.Uniform() < o_.fail_candidate) {
+      } else if (assign.has_spec() && assign.baseline_sha256().size() &&
+                 rng_.Uniform() < o_.fail_candidate) {
         m.set_failure(v1::FAILURE_RUN_CRASH);
         m.set_message("SIGSEGV");
       } else {
         m.set_failure(v1::FAILURE_OK);
-        const double ns = 1e6 + static_cast<double>(FingerprintOf(assign.object_sha256()).lo % 1000000);
+        const double ns =
+            1e6 + static_cast<double>(FingerprintOf(assign.object_sha256()).lo % 1000000);
         for (int i = 0; i < 5; ++i) m.add_samples_ns(ns);
         m.set_runs_per_sample(1);
         m.set_rung(assign.spec().plan().final() ? 4 : 3);
@@ -276,12 +297,14 @@ class Sim {
     for (const tracker::Action& action : actions) {
       if (const auto* a = std::get_if<tracker::ToWorker>(&action)) {
         const size_t w = session_worker_[a->session];
-        Deliver(&Last("tw" + std::to_string(a->session)), [this, w, session = a->session, m = a->message] {
-          if (workers_[w].tracker_session == session) Feed(w, worker::FromTracker{m});
-        });
+        Deliver(&Last("tw" + std::to_string(a->session)),
+                [this, w, session = a->session, m = a->message] {
+                  if (workers_[w].tracker_session == session) Feed(w, worker::FromTracker{m});
+                });
       } else if (const auto* a = std::get_if<tracker::ToServer>(&action)) {
         Deliver(&Last("ts"), [this, m = a->message] { Do(core_.FromTracker(now_, m)); });
-      } else if (const auto* a = std::get_if<tracker::EndSession>(&action); a && a->side == tracker::Side::kWorker) {
+      } else if (const auto* a = std::get_if<tracker::EndSession>(&action);
+                 a && a->side == tracker::Side::kWorker) {
         const size_t w = session_worker_[a->session];
         if (workers_[w].tracker_session == a->session) {
           workers_[w].tracker_session = 0;
@@ -346,7 +369,8 @@ class Sim {
   void DoCore(tuner::AskSearch& a) {
     After(Delay(), [this, a] {
       std::vector<tuner::Proposal> proposals;
-      while (static_cast<int>(proposals.size()) < a.n && next_token_ <= static_cast<uint64_t>(o_.proposals)) {
+      while (static_cast<int>(proposals.size()) < a.n &&
+             next_token_ <= static_cast<uint64_t>(o_.proposals)) {
         const auto task = static_cast<uint32_t>(next_token_ % static_cast<uint64_t>(o_.tasks));
         proposals.push_back({task, next_token_, "trace " + std::to_string(next_token_)});
         ++next_token_;
@@ -381,18 +405,23 @@ class Sim {
   void DoCore(tuner::SendWorker& a) { ToWorkerSession(a.session, a.message); }
   void DoCore(tuner::CloseWorker& a) {
     const size_t w = session_worker_[a.session];
-    if (workers_[w].server_session == a.session) BreakServerLink(w);
-    else After(0, [this, s = a.session] { Do(core_.WorkerGone(now_, s)); });
+    if (workers_[w].server_session == a.session)
+      BreakServerLink(w);
+    else
+      After(0, [this, s = a.session] { Do(core_.WorkerGone(now_, s)); });
   }
   void DoCore(tuner::SendTracker& a) {
-    Deliver(&Last("st"), [this, m = a.message] { DoTracker(table_.FromServer(now_, 999'999'999, m)); });
+    Deliver(&Last("st"),
+            [this, m = a.message] { DoTracker(table_.FromServer(now_, 999'999'999, m)); });
   }
   void DoCore(tuner::AppendRow& a) {
     After(Delay(), [this, a]() mutable {
       StatusOr<db::TrialStatus> verdict = db::TrialStatus::kCounted;
       if (auto* row = std::get_if<db::TrialRow>(&a.row)) {
-        if (const Status s = db::Normalize(*row); !s.ok()) WHET_CHECK(false, "bad row: {}", Message(s));
-        const RowId id{row->key.workload.Hex(), row->ids.trial, row->ids.device_id, row->ids.attempt, row->ids.incarnation, row->ids.lease_epoch};
+        if (const Status s = db::Normalize(*row); !s.ok())
+          WHET_CHECK(false, "bad row: {}", Message(s));
+        const RowId id{row->key.workload.Hex(), row->ids.trial,       row->ids.device_id,
+                       row->ids.attempt,        row->ids.incarnation, row->ids.lease_epoch};
         const auto [it, first] = rows.emplace(id, *row);
         verdict = it->second.status;
       }

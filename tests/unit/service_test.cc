@@ -1,5 +1,6 @@
-// The service, the tracker and workers together, simulated in one thread: jobs end, results count once, nothing that was
-// acknowledged is missing, losses are retried a bounded number of times, a late worker cannot win.
+// The service, the tracker and workers together, simulated in one thread: jobs end, results count
+// once, nothing that was acknowledged is missing, losses are retried a bounded number of times, a
+// late worker cannot win.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,16 +17,20 @@ void CheckHistory(Sim& sim) {
   EXPECT_EQ(sim.overlapping_runs, 0);
   std::map<std::pair<std::string, int64_t>, int> counted;
   for (const auto& [id, row] : sim.rows) {
-    if (row.status == db::TrialStatus::kCounted && !db::IsRetried(row.failure)) ++counted[{row.key.workload.Hex(), row.ids.trial}];
+    if (row.status == db::TrialStatus::kCounted && !db::IsRetried(row.failure))
+      ++counted[{row.key.workload.Hex(), row.ids.trial}];
   }
-  for (const auto& [trial, n] : counted) EXPECT_EQ(n, 1) << "trial " << trial.second << " counts more than once";
+  for (const auto& [trial, n] : counted)
+    EXPECT_EQ(n, 1) << "trial " << trial.second << " counts more than once";
   for (const auto& [sha, n] : sim.kept) EXPECT_EQ(n, 0) << "blob " << sha << " is still kept";
-  for (const auto& [trial, n] : sim.starts) EXPECT_LE(n, 4) << trial;  // three, and one that was revoked as it began
+  for (const auto& [trial, n] : sim.starts)
+    EXPECT_LE(n, 4) << trial;  // three, and one that was revoked as it began
   // A result that its worker may forget is in the log.
   for (const v1::TrialIds& ids : sim.dropped) {
     const bool there = std::any_of(sim.rows.begin(), sim.rows.end(), [&](const auto& r) {
       const db::TrialIds& k = r.second.ids;
-      return k.trial == ids.trial() && k.attempt == ids.attempt() && k.lease_epoch == ids.lease_epoch() && k.device_id == ids.device_id();
+      return k.trial == ids.trial() && k.attempt == ids.attempt() &&
+             k.lease_epoch == ids.lease_epoch() && k.device_id == ids.device_id();
     });
     EXPECT_TRUE(there) << ids.ShortDebugString();
   }
@@ -44,7 +49,8 @@ TEST(Service, RunsAJobToItsEnd) {
     EXPECT_LE(t.best_ns(), t.default_ns());
     EXPECT_GT(t.best_ratio(), 0);
   }
-  // The default comes first, then search, then paired finals; each of the best is confirmed by one of rung 4.
+  // The default comes first, then search, then paired finals; each of the best is confirmed by one
+  // of rung 4.
   int finals = 0, defaults = 0;
   for (const auto& [id, row] : sim.rows) {
     defaults += row.is_default;
@@ -62,7 +68,13 @@ TEST(Service, RunsAJobToItsEnd) {
 }
 
 TEST(Service, SameSeedSameHistory) {
-  const SimOptions o{.seed = 7, .workers = 3, .tasks = 2, .proposals = 40, .break_link = 0.1, .crash_worker = 0.02, .lose_device = 0.03};
+  const SimOptions o{.seed = 7,
+                     .workers = 3,
+                     .tasks = 2,
+                     .proposals = 40,
+                     .break_link = 0.1,
+                     .crash_worker = 0.02,
+                     .lose_device = 0.03};
   Sim a(o), b(o);
   a.Run(600 * kSecond);
   b.Run(600 * kSecond);
@@ -74,7 +86,14 @@ TEST(Service, SurvivesBrokenLinksCrashesAndLostDevices) {
   int late = 0, retried = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    Sim sim({.seed = seed, .workers = 3, .tasks = 2, .proposals = 40, .break_link = 0.2, .crash_worker = 0.05, .lose_device = 0.05, .fail_candidate = 0.1,
+    Sim sim({.seed = seed,
+             .workers = 3,
+             .tasks = 2,
+             .proposals = 40,
+             .break_link = 0.2,
+             .crash_worker = 0.05,
+             .lose_device = 0.05,
+             .fail_candidate = 0.1,
              .run_ns = 400 * kMillisecond});
     sim.Run(3600 * kSecond);
     ASSERT_EQ(sim.ended_, v1::JOB_DONE);
@@ -218,7 +237,8 @@ TEST_F(Core, WorkerOfAnotherReleaseIsRefusedInWords) {
   m.mutable_hello()->mutable_protocol()->set_max(9);
   const tuner::Actions a = core_.FromWorker(0, 1, m);
   ASSERT_GE(a.size(), 2u);
-  EXPECT_THAT(std::get<tuner::SendWorker>(a[0]).message.hello().refusal(), ::testing::HasSubstr("protocol 1, the worker 8 to 9"));
+  EXPECT_THAT(std::get<tuner::SendWorker>(a[0]).message.hello().refusal(),
+              ::testing::HasSubstr("protocol 1, the worker 8 to 9"));
   EXPECT_TRUE(std::holds_alternative<tuner::CloseWorker>(a[1]));
   // Nothing but a Hello may come first.
   v1::WorkerMessage result;

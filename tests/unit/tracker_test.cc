@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-v1::AttachRequest RegisterMessage(const std::string& worker, const std::string& key, const std::string& boot = "boot1", int64_t held = 0) {
+v1::AttachRequest RegisterMessage(const std::string& worker, const std::string& key,
+                                  const std::string& boot = "boot1", int64_t held = 0) {
   v1::AttachRequest m;
   v1::Register& r = *m.mutable_register_();
   r.mutable_protocol()->set_min(1);
@@ -30,7 +31,8 @@ v1::AttachRequest HeartbeatMessage() {
   m.mutable_heartbeat();
   return m;
 }
-v1::LeaseRequest PresentMessage(const std::string& server, std::vector<std::pair<int64_t, std::string>> held = {}) {
+v1::LeaseRequest PresentMessage(const std::string& server,
+                                std::vector<std::pair<int64_t, std::string>> held = {}) {
   v1::LeaseRequest m;
   v1::Present& p = *m.mutable_present();
   p.mutable_protocol()->set_min(1);
@@ -129,7 +131,8 @@ TEST_F(Table, ReleasedDeviceGoesToTheNextServerUnderALaterEpoch) {
   ASSERT_EQ(second.size(), 1u);
   EXPECT_GT(second[0], first[0]);
   // The former holder can neither renew nor release what is no longer its own.
-  EXPECT_THAT(Ended(table_.FromServer(now_, 100, RenewMessage(second[0]))), ::testing::ElementsAre("the lease has ended"));
+  EXPECT_THAT(Ended(table_.FromServer(now_, 100, RenewMessage(second[0]))),
+              ::testing::ElementsAre("the lease has ended"));
   table_.FromServer(now_, 100, ReleaseMessage(second[0]));
   EXPECT_EQ(table_.leases(), 1u);
 }
@@ -141,7 +144,9 @@ TEST_F(Table, DevicesAreSharedBetweenServers) {
   table_.FromServer(now_, 200, WantMessage("k", 10));
   std::map<uint64_t, int> got;
   for (uint64_t w = 1; w <= 4; ++w) {
-    for (const ToServer& s : All<ToServer>(table_.FromWorker(now_, w, RegisterMessage("w" + std::to_string(w), "k")))) got[s.session] += s.message.has_granted();
+    for (const ToServer& s :
+         All<ToServer>(table_.FromWorker(now_, w, RegisterMessage("w" + std::to_string(w), "k"))))
+      got[s.session] += s.message.has_granted();
   }
   EXPECT_EQ(got[100], 2);
   EXPECT_EQ(got[200], 2);
@@ -155,7 +160,8 @@ TEST_F(Table, SilentWorkerIsSuspectThenForgottenWithin25Seconds) {
   for (; now - now_ <= 25 * kSecond; now += kSecond) {
     table_.FromServer(now, 100, RenewMessage(1));
     EXPECT_TRUE(Ended(table_.Tick(now)).empty()) << now;
-    EXPECT_EQ(table_.List(now, "").devices(0).state(), now - now_ > 15 * kSecond ? "suspect" : "leased");
+    EXPECT_EQ(table_.List(now, "").devices(0).state(),
+              now - now_ > 15 * kSecond ? "suspect" : "leased");
   }
   EXPECT_THAT(Ended(table_.Tick(now)), ::testing::ElementsAre("the worker is silent"));
   EXPECT_EQ(table_.List(now, "").devices_size(), 0);
@@ -194,7 +200,9 @@ TEST_F(Table, ServerThatComesBackKeepsItsLease) {
   table_.FromServer(now_, 100, PresentMessage("s"));
   table_.FromServer(now_, 100, WantMessage("k", 1));
   table_.ServerGone(now_, 100);
-  EXPECT_TRUE(Ended(table_.FromServer(now_ + 10 * kSecond, 101, PresentMessage("s", {{1, "w1/cpu0"}}))).empty());
+  EXPECT_TRUE(
+      Ended(table_.FromServer(now_ + 10 * kSecond, 101, PresentMessage("s", {{1, "w1/cpu0"}})))
+          .empty());
   table_.FromWorker(now_ + 20 * kSecond, 1, HeartbeatMessage());
   table_.Tick(now_ + 20 * kSecond);
   EXPECT_EQ(table_.leases(), 1u);
@@ -202,7 +210,8 @@ TEST_F(Table, ServerThatComesBackKeepsItsLease) {
 
 TEST_F(Table, SecondLiveProcessOfAWorkerIsRefusedByName) {
   table_.FromWorker(now_, 1, RegisterMessage("w1", "k", "boot1"));
-  const auto ends = All<EndSession>(table_.FromWorker(now_, 2, RegisterMessage("w1", "k", "boot2")));
+  const auto ends =
+      All<EndSession>(table_.FromWorker(now_, 2, RegisterMessage("w1", "k", "boot2")));
   ASSERT_EQ(ends.size(), 1u);
   EXPECT_EQ(ends[0].session, 2u);
   EXPECT_THAT(Message(ends[0].status), HasSubstr("w1"));
@@ -231,14 +240,17 @@ TEST_F(Table, RestartedTrackerGrantsNothingUntilOldLeasesAreBack) {
   table.FromWorker(now_, 2, RegisterMessage("w2", "k"));
   table.FromServer(now_, 200, PresentMessage("other"));
   EXPECT_TRUE(Granted(table.FromServer(now_, 200, WantMessage("k", 2))).empty());
-  EXPECT_TRUE(Ended(table.FromServer(now_ + kSecond, 100, PresentMessage("s", {{7, "w1/cpu0"}}))).empty());
+  EXPECT_TRUE(
+      Ended(table.FromServer(now_ + kSecond, 100, PresentMessage("s", {{7, "w1/cpu0"}}))).empty());
   table.FromServer(now_ + 10 * kSecond, 100, RenewMessage(7));
   for (uint64_t w = 1; w <= 2; ++w) table.FromWorker(now_ + 10 * kSecond, w, HeartbeatMessage());
   const auto granted = Granted(table.Tick(now_ + 15 * kSecond));
   ASSERT_EQ(granted.size(), 1u);  // w2 only: w1 is the lease that came back
   EXPECT_GE(granted[0], 1000);
   // Too late for others: after the quiet time a former lease is worth nothing.
-  EXPECT_THAT(Ended(table.FromServer(now_ + 16 * kSecond, 300, PresentMessage("late", {{8, "w9/cpu0"}}))), ::testing::ElementsAre("the lease has ended"));
+  EXPECT_THAT(
+      Ended(table.FromServer(now_ + 16 * kSecond, 300, PresentMessage("late", {{8, "w9/cpu0"}}))),
+      ::testing::ElementsAre("the lease has ended"));
 }
 
 TEST_F(Table, EpochsStayBelowWhatIsReserved) {
@@ -256,15 +268,18 @@ TEST_F(Table, RefusesOtherProtocolsAndBadIdentitiesInWords) {
   v1::AttachRequest m = RegisterMessage("w1", "k");
   m.mutable_register_()->mutable_protocol()->set_min(9);
   m.mutable_register_()->mutable_protocol()->set_max(9);
-  EXPECT_THAT(Message(All<EndSession>(table_.FromWorker(now_, 1, m)).at(0).status), HasSubstr("protocol 9 to 9"));
+  EXPECT_THAT(Message(All<EndSession>(table_.FromWorker(now_, 1, m)).at(0).status),
+              HasSubstr("protocol 9 to 9"));
   EXPECT_FALSE(All<EndSession>(table_.FromWorker(now_, 2, RegisterMessage("w\n1", "k"))).empty());
-  EXPECT_FALSE(All<EndSession>(table_.FromWorker(now_, 3, RegisterMessage("w1", "no spaces"))).empty());
+  EXPECT_FALSE(
+      All<EndSession>(table_.FromWorker(now_, 3, RegisterMessage("w1", "no spaces"))).empty());
   EXPECT_FALSE(All<EndSession>(table_.FromWorker(now_, 4, HeartbeatMessage())).empty());
   EXPECT_FALSE(All<EndSession>(table_.FromServer(now_, 5, WantMessage("k", 1))).empty());
   EXPECT_FALSE(All<EndSession>(table_.FromServer(now_, 6, v1::LeaseRequest())).empty());
 }
 
-// Whatever happens in whatever order: no device has two holders, no epoch comes twice, the worker's view follows.
+// Whatever happens in whatever order: no device has two holders, no epoch comes twice, the worker's
+// view follows.
 TEST_F(Table, InvariantsHoldOverRandomHistories) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
@@ -286,7 +301,8 @@ TEST_F(Table, InvariantsHoldOverRandomHistories) {
           if (a->message.has_ended()) held.erase(a->message.ended().epoch());
         }
         if (const auto* a = std::get_if<EndSession>(&action)) {
-          std::erase_if(a->side == Side::kWorker ? worker_session : server_session, [&](const auto& s) { return s.second == a->session; });
+          std::erase_if(a->side == Side::kWorker ? worker_session : server_session,
+                        [&](const auto& s) { return s.second == a->session; });
         }
       }
       std::set<std::string> devices;
@@ -299,15 +315,18 @@ TEST_F(Table, InvariantsHoldOverRandomHistories) {
     };
     for (int step = 0; step < 300; ++step) {
       now += rng.Below(3 * kSecond);
-      const std::string w = "w" + std::to_string(rng.Below(4)), s = "s" + std::to_string(rng.Below(3));
+      const std::string w = "w" + std::to_string(rng.Below(4)),
+                        s = "s" + std::to_string(rng.Below(3));
       switch (rng.Below(9)) {
         case 0:
           worker_session[w] = next_session;
-          check(table.FromWorker(now, next_session++, RegisterMessage(w, "k", "boot" + std::to_string(rng.Below(2)))));
+          check(table.FromWorker(now, next_session++,
+                                 RegisterMessage(w, "k", "boot" + std::to_string(rng.Below(2)))));
           break;
         case 1:
         case 2:
-          if (worker_session.contains(w)) check(table.FromWorker(now, worker_session[w], HeartbeatMessage()));
+          if (worker_session.contains(w))
+            check(table.FromWorker(now, worker_session[w], HeartbeatMessage()));
           break;
         case 3:
           if (worker_session.contains(w)) {
@@ -319,7 +338,9 @@ TEST_F(Table, InvariantsHoldOverRandomHistories) {
         case 4:
           server_session[s] = next_session;
           check(table.FromServer(now, next_session++, PresentMessage(s)));
-          if (server_session.contains(s)) check(table.FromServer(now, server_session[s], WantMessage("k", static_cast<uint32_t>(rng.Below(4)))));
+          if (server_session.contains(s))
+            check(table.FromServer(now, server_session[s],
+                                   WantMessage("k", static_cast<uint32_t>(rng.Below(4)))));
           break;
         case 5:
           if (server_session.contains(s)) {
@@ -329,11 +350,13 @@ TEST_F(Table, InvariantsHoldOverRandomHistories) {
           }
           break;
         case 6:
-          if (server_session.contains(s) && !held.empty()) check(table.FromServer(now, server_session[s], ReleaseMessage(held.begin()->first)));
+          if (server_session.contains(s) && !held.empty())
+            check(table.FromServer(now, server_session[s], ReleaseMessage(held.begin()->first)));
           break;
         case 7:
           if (server_session.contains(s)) {
-            for (const auto& [epoch, device] : std::map(held)) check(table.FromServer(now, server_session[s], RenewMessage(epoch)));
+            for (const auto& [epoch, device] : std::map(held))
+              check(table.FromServer(now, server_session[s], RenewMessage(epoch)));
           }
           break;
         default: check(table.Tick(now));

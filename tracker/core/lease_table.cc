@@ -12,29 +12,41 @@ constexpr size_t kMaxIdBytes = 256;
 constexpr uint32_t kProtocol = 1;
 
 bool IsId(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxIdBytes && std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 32 && c < 127; });
+  return !text.empty() && text.size() <= kMaxIdBytes &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 32 && c < 127; });
 }
 
 // Text of a peer is data: printable, short.
 bool IsText(const std::string& text, size_t cap) {
-  return text.size() <= cap && std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 32 && c != 127; });
+  return text.size() <= cap &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 32 && c != 127; });
 }
 
 Status CheckIdentity(const v1::DeviceIdentity& d) {
-  if (!IsId(d.device_id()) || !IsId(d.worker_id()) || !IsId(d.boot_id())) return InvalidArgument("a worker needs device, worker and boot ids of 1 to {} printable characters", kMaxIdBytes);
-  if (!IsDeviceKey(d.key())) return InvalidArgument("'{}' is not a key: {}", d.key().substr(0, 64), kDeviceKeyRule);
+  if (!IsId(d.device_id()) || !IsId(d.worker_id()) || !IsId(d.boot_id()))
+    return InvalidArgument(
+        "a worker needs device, worker and boot ids of 1 to {} printable characters", kMaxIdBytes);
+  if (!IsDeviceKey(d.key()))
+    return InvalidArgument("'{}' is not a key: {}", d.key().substr(0, 64), kDeviceKeyRule);
   for (const std::string* text : {&d.target(), &d.feature_set()}) {
-    if (!IsText(*text, 8 << 10)) return InvalidArgument("the worker's target is not printable text of at most 8 KiB");
+    if (!IsText(*text, 8 << 10))
+      return InvalidArgument("the worker's target is not printable text of at most 8 KiB");
   }
-  for (const std::string* text : {&d.triple(), &d.cpu_model(), &d.governor(), &d.kernel(), &d.host_boot_id()}) {
-    if (!IsText(*text, kMaxIdBytes)) return InvalidArgument("a field of the worker's identity is not printable text of at most {} bytes", kMaxIdBytes);
+  for (const std::string* text :
+       {&d.triple(), &d.cpu_model(), &d.governor(), &d.kernel(), &d.host_boot_id()}) {
+    if (!IsText(*text, kMaxIdBytes))
+      return InvalidArgument(
+          "a field of the worker's identity is not printable text of at most {} bytes",
+          kMaxIdBytes);
   }
   return OkStatus();
 }
 
 Status CheckProtocol(const v1::ProtocolRange& range, const char* who) {
   if (range.min() <= kProtocol && kProtocol <= range.max()) return OkStatus();
-  return FailedPrecondition("the {} speaks protocol {} to {}, this tracker {}; install the same release on both", who, range.min(), range.max(), kProtocol);
+  return FailedPrecondition(
+      "the {} speaks protocol {} to {}, this tracker {}; install the same release on both", who,
+      range.min(), range.max(), kProtocol);
 }
 
 v1::AttachReply EndedForWorker(int64_t epoch, const std::string& reason) {
@@ -46,7 +58,8 @@ v1::AttachReply EndedForWorker(int64_t epoch, const std::string& reason) {
 
 }  // namespace
 
-LeaseTable::LeaseTable(const TableConfig& config, std::string incarnation, int64_t first_epoch, int64_t reserved_below, bool quiet, int64_t now)
+LeaseTable::LeaseTable(const TableConfig& config, std::string incarnation, int64_t first_epoch,
+                       int64_t reserved_below, bool quiet, int64_t now)
     : config_(config),
       incarnation_(std::move(incarnation)),
       quiet_until_ns_(quiet ? now + config.lease_life_ns : now),
@@ -54,10 +67,13 @@ LeaseTable::LeaseTable(const TableConfig& config, std::string incarnation, int64
       reserved_below_(reserved_below) {}
 
 int64_t LeaseTable::HeartbeatNs() const {
-  return std::max(config_.min_heartbeat_ns, static_cast<int64_t>(devices_.size()) * config_.heartbeat_per_worker_ns);
+  return std::max(config_.min_heartbeat_ns,
+                  static_cast<int64_t>(devices_.size()) * config_.heartbeat_per_worker_ns);
 }
 
-bool LeaseTable::Suspect(const Device& d, int64_t now) const { return d.session == 0 || now - d.heard_ns > config_.suspect_after * HeartbeatNs(); }
+bool LeaseTable::Suspect(const Device& d, int64_t now) const {
+  return d.session == 0 || now - d.heard_ns > config_.suspect_after * HeartbeatNs();
+}
 
 std::set<std::string> LeaseTable::Keys() const {
   std::set<std::string> keys;
@@ -72,7 +88,8 @@ std::optional<uint64_t> LeaseTable::SessionOf(const std::string& server_id) cons
   return std::nullopt;
 }
 
-// ---- workers ---------------------------------------------------------------------------------------------------------
+// ---- workers
+// ---------------------------------------------------------------------------------------------------------
 
 Actions LeaseTable::FromWorker(int64_t now, uint64_t session, const v1::AttachRequest& message) {
   Actions out;
@@ -80,14 +97,16 @@ Actions LeaseTable::FromWorker(int64_t now, uint64_t session, const v1::AttachRe
   switch (message.message_case()) {
     case v1::AttachRequest::kRegister:
       if (known != worker_sessions_.end()) {
-        out.push_back(EndSession{Side::kWorker, session, InvalidArgument("registered twice on one stream")});
+        out.push_back(
+            EndSession{Side::kWorker, session, InvalidArgument("registered twice on one stream")});
       } else {
         Register(now, session, message.register_(), &out);
       }
       break;
     case v1::AttachRequest::kHeartbeat:
       if (known == worker_sessions_.end()) {
-        out.push_back(EndSession{Side::kWorker, session, FailedPrecondition("the first message must register the worker")});
+        out.push_back(EndSession{Side::kWorker, session,
+                                 FailedPrecondition("the first message must register the worker")});
       } else {
         devices_[known->second].heard_ns = now;
       }
@@ -96,33 +115,43 @@ Actions LeaseTable::FromWorker(int64_t now, uint64_t session, const v1::AttachRe
       if (known != worker_sessions_.end()) Forget(known->second, "the worker left", &out);
       out.push_back(EndSession{Side::kWorker, session, OkStatus()});
       break;
-    case v1::AttachRequest::MESSAGE_NOT_SET: out.push_back(EndSession{Side::kWorker, session, InvalidArgument("empty message")}); break;
+    case v1::AttachRequest::MESSAGE_NOT_SET:
+      out.push_back(EndSession{Side::kWorker, session, InvalidArgument("empty message")});
+      break;
   }
   Grant(now, &out);
   return out;
 }
 
-void LeaseTable::Register(int64_t now, uint64_t session, const v1::Register& message, Actions* out) {
+void LeaseTable::Register(int64_t now, uint64_t session, const v1::Register& message,
+                          Actions* out) {
   const v1::DeviceIdentity& identity = message.device();
   Status ok = CheckProtocol(message.protocol(), "worker");
   if (ok.ok()) ok = CheckIdentity(identity);
   const auto it = devices_.find(identity.device_id());
-  if (ok.ok() && it == devices_.end() && devices_.size() >= config_.max_devices) ok = ResourceExhausted("{} devices are registered, the limit", devices_.size());
-  if (ok.ok() && it != devices_.end() && it->second.identity.boot_id() != identity.boot_id() && !Suspect(it->second, now)) {
-    ok = FailedPrecondition("worker id {} is in use by another live process (boot {}); if this machine was cloned, remove its copy of the state folder",
-                            identity.worker_id(), it->second.identity.boot_id());
+  if (ok.ok() && it == devices_.end() && devices_.size() >= config_.max_devices)
+    ok = ResourceExhausted("{} devices are registered, the limit", devices_.size());
+  if (ok.ok() && it != devices_.end() && it->second.identity.boot_id() != identity.boot_id() &&
+      !Suspect(it->second, now)) {
+    ok = FailedPrecondition(
+        "worker id {} is in use by another live process (boot {}); if this machine was cloned, "
+        "remove its copy of the state folder",
+        identity.worker_id(), it->second.identity.boot_id());
   }
   if (!ok.ok()) {
     out->push_back(EndSession{Side::kWorker, session, ok});
     return;
   }
   if (it != devices_.end()) {
-    // The same process again: its lease goes on. Another one (the first is gone): a measurement that ran there is lost.
+    // The same process again: its lease goes on. Another one (the first is gone): a measurement
+    // that ran there is lost.
     if (it->second.session != 0) {
       worker_sessions_.erase(it->second.session);
-      out->push_back(EndSession{Side::kWorker, it->second.session, FailedPrecondition("the worker opened another stream")});
+      out->push_back(EndSession{Side::kWorker, it->second.session,
+                                FailedPrecondition("the worker opened another stream")});
     }
-    if (it->second.identity.boot_id() != identity.boot_id() && it->second.epoch != 0) EndLease(it->second.epoch, "the worker restarted", out);
+    if (it->second.identity.boot_id() != identity.boot_id() && it->second.epoch != 0)
+      EndLease(it->second.epoch, "the worker restarted", out);
   }
   Device& d = devices_[identity.device_id()];
   d.identity = identity;
@@ -152,7 +181,8 @@ void LeaseTable::Register(int64_t now, uint64_t session, const v1::Register& mes
   }
   // It still serves a lease that has ended meanwhile.
   if (message.has_held() && message.held().epoch() != 0 && now >= quiet_until_ns_) {
-    out->push_back(ToWorker{session, EndedForWorker(message.held().epoch(), "the lease has ended")});
+    out->push_back(
+        ToWorker{session, EndedForWorker(message.held().epoch(), "the lease has ended")});
   }
 }
 
@@ -176,7 +206,8 @@ void LeaseTable::Forget(const std::string& device_id, const std::string& reason,
   if (epoch != 0) EndLease(epoch, reason, out);
 }
 
-// ---- servers ---------------------------------------------------------------------------------------------------------
+// ---- servers
+// ---------------------------------------------------------------------------------------------------------
 
 Actions LeaseTable::FromServer(int64_t now, uint64_t session, const v1::LeaseRequest& message) {
   Actions out;
@@ -187,7 +218,8 @@ Actions LeaseTable::FromServer(int64_t now, uint64_t session, const v1::LeaseReq
     return out;
   }
   if (known == server_sessions_.end() || message.message_case() == v1::LeaseRequest::kPresent) {
-    out.push_back(EndSession{Side::kServer, session, FailedPrecondition("a lease stream begins with one Present")});
+    out.push_back(EndSession{Side::kServer, session,
+                             FailedPrecondition("a lease stream begins with one Present")});
     return out;
   }
   const std::string& server_id = known->second;
@@ -208,11 +240,14 @@ Actions LeaseTable::FromServer(int64_t now, uint64_t session, const v1::LeaseReq
       break;
     case v1::LeaseRequest::kRelease: {
       const auto lease = leases_.find(message.release().epoch());
-      if (lease != leases_.end() && lease->second.server_id == server_id) EndLease(lease->first, "released", &out);
+      if (lease != leases_.end() && lease->second.server_id == server_id)
+        EndLease(lease->first, "released", &out);
       break;
     }
     case v1::LeaseRequest::kPresent:
-    case v1::LeaseRequest::MESSAGE_NOT_SET: out.push_back(EndSession{Side::kServer, session, InvalidArgument("empty message")}); break;
+    case v1::LeaseRequest::MESSAGE_NOT_SET:
+      out.push_back(EndSession{Side::kServer, session, InvalidArgument("empty message")});
+      break;
   }
   Grant(now, &out);
   return out;
@@ -220,15 +255,18 @@ Actions LeaseTable::FromServer(int64_t now, uint64_t session, const v1::LeaseReq
 
 void LeaseTable::Present(int64_t now, uint64_t session, const v1::Present& message, Actions* out) {
   Status ok = CheckProtocol(message.protocol(), "tuner server");
-  if (ok.ok() && !IsId(message.server_id())) ok = InvalidArgument("a server needs an id of 1 to {} printable characters", kMaxIdBytes);
-  if (ok.ok() && !IsId(message.server_address())) ok = InvalidArgument("a server needs an address that workers can dial");
+  if (ok.ok() && !IsId(message.server_id()))
+    ok = InvalidArgument("a server needs an id of 1 to {} printable characters", kMaxIdBytes);
+  if (ok.ok() && !IsId(message.server_address()))
+    ok = InvalidArgument("a server needs an address that workers can dial");
   if (!ok.ok()) {
     out->push_back(EndSession{Side::kServer, session, ok});
     return;
   }
   if (const auto former = SessionOf(message.server_id())) {
     server_sessions_.erase(*former);
-    out->push_back(EndSession{Side::kServer, *former, FailedPrecondition("the server opened another stream")});
+    out->push_back(
+        EndSession{Side::kServer, *former, FailedPrecondition("the server opened another stream")});
   }
   Server& server = servers_[message.server_id()];
   server = {message.server_id(), message.server_address(), {}};
@@ -243,18 +281,27 @@ void LeaseTable::Present(int64_t now, uint64_t session, const v1::Present& messa
   for (const v1::HeldLease& held : message.held()) AdoptHeld(now, server, held, session, out);
 }
 
-void LeaseTable::AdoptHeld(int64_t now, const Server& server, const v1::HeldLease& held, uint64_t session, Actions* out) {
+void LeaseTable::AdoptHeld(int64_t now, const Server& server, const v1::HeldLease& held,
+                           uint64_t session, Actions* out) {
   const auto lease = leases_.find(held.epoch());
-  if (lease != leases_.end() && lease->second.server_id == server.id && lease->second.device_id == held.device_id()) {
+  if (lease != leases_.end() && lease->second.server_id == server.id &&
+      lease->second.device_id == held.device_id()) {
     lease->second.expires_ns = now + config_.lease_life_ns;
     return;
   }
-  // A lease of a former incarnation: taken over while nothing new is granted, unless a later one is known for the device.
-  const bool valid = held.epoch() > 0 && held.epoch() < next_epoch_ && IsId(held.device_id()) && IsDeviceKey(held.key()) && IsId(held.incarnation());
-  const bool taken = std::any_of(leases_.begin(), leases_.end(), [&](const auto& l) { return l.second.device_id == held.device_id(); });
-  if (now < quiet_until_ns_ && valid && !taken && lease == leases_.end() && leases_.size() < config_.max_devices) {
-    leases_[held.epoch()] = {held.incarnation(), held.device_id(), server.id, held.key(), now + config_.lease_life_ns};
-    if (const auto d = devices_.find(held.device_id()); d != devices_.end()) d->second.epoch = held.epoch();
+  // A lease of a former incarnation: taken over while nothing new is granted, unless a later one is
+  // known for the device.
+  const bool valid = held.epoch() > 0 && held.epoch() < next_epoch_ && IsId(held.device_id()) &&
+                     IsDeviceKey(held.key()) && IsId(held.incarnation());
+  const bool taken = std::any_of(leases_.begin(), leases_.end(), [&](const auto& l) {
+    return l.second.device_id == held.device_id();
+  });
+  if (now < quiet_until_ns_ && valid && !taken && lease == leases_.end() &&
+      leases_.size() < config_.max_devices) {
+    leases_[held.epoch()] = {held.incarnation(), held.device_id(), server.id, held.key(),
+                             now + config_.lease_life_ns};
+    if (const auto d = devices_.find(held.device_id()); d != devices_.end())
+      d->second.epoch = held.epoch();
     return;
   }
   v1::LeaseReply reply;
@@ -263,7 +310,8 @@ void LeaseTable::AdoptHeld(int64_t now, const Server& server, const v1::HeldLeas
   out->push_back(ToServer{session, reply});
 }
 
-void LeaseTable::Want(uint64_t session, Server* server, const v1::WantDevices& message, Actions* out) {
+void LeaseTable::Want(uint64_t session, Server* server, const v1::WantDevices& message,
+                      Actions* out) {
   if (message.count() == 0) {
     server->wants.erase(message.key());
     return;
@@ -281,7 +329,8 @@ void LeaseTable::Want(uint64_t session, Server* server, const v1::WantDevices& m
   for (const auto& [id, s] : servers_) wants += s.wants.size();
   const auto it = server->wants.find(message.key());
   if (it == server->wants.end() && wants >= config_.max_wants) {
-    out->push_back(EndSession{Side::kServer, session, ResourceExhausted("{} requests are waiting, the limit", wants)});
+    out->push_back(EndSession{Side::kServer, session,
+                              ResourceExhausted("{} requests are waiting, the limit", wants)});
     return;
   }
   const uint64_t order = it == server->wants.end() ? ++next_order_ : it->second.second;
@@ -296,7 +345,8 @@ Actions LeaseTable::ServerGone(int64_t now, uint64_t session) {
   return {};
 }
 
-// ---- leases ----------------------------------------------------------------------------------------------------------
+// ---- leases
+// ----------------------------------------------------------------------------------------------------------
 
 const std::string* LeaseTable::NextServerFor(const std::string& key) const {
   const std::string* best = nullptr;
@@ -304,7 +354,10 @@ const std::string* LeaseTable::NextServerFor(const std::string& key) const {
   for (const auto& [id, server] : servers_) {
     const auto want = server.wants.find(key);
     if (want == server.wants.end()) continue;
-    const auto held = static_cast<size_t>(std::count_if(leases_.begin(), leases_.end(), [&](const auto& l) { return l.second.server_id == id && l.second.key == key; }));
+    const auto held =
+        static_cast<size_t>(std::count_if(leases_.begin(), leases_.end(), [&](const auto& l) {
+          return l.second.server_id == id && l.second.key == key;
+        }));
     const std::pair order{held, want->second.second};
     if (held < want->second.first && (!best || order < best_order)) {
       best = &id;
@@ -323,7 +376,8 @@ void LeaseTable::Grant(int64_t now, Actions* out) {
     if (next_epoch_ >= reserved_below_) break;  // asked for below
     const int64_t epoch = next_epoch_++;
     const Server& server = servers_[*server_id];
-    leases_[epoch] = {incarnation_, device_id, *server_id, d.identity.key(), now + config_.lease_life_ns};
+    leases_[epoch] = {incarnation_, device_id, *server_id, d.identity.key(),
+                      now + config_.lease_life_ns};
     d.epoch = epoch;
     v1::AttachReply to_worker;
     v1::WorkerLease& l = *to_worker.mutable_lease();
@@ -349,9 +403,11 @@ void LeaseTable::EndLease(int64_t epoch, const std::string& reason, Actions* out
   if (it == leases_.end()) return;
   const Lease lease = it->second;
   leases_.erase(it);
-  if (const auto d = devices_.find(lease.device_id); d != devices_.end() && d->second.epoch == epoch) {
+  if (const auto d = devices_.find(lease.device_id);
+      d != devices_.end() && d->second.epoch == epoch) {
     d->second.epoch = 0;
-    if (d->second.session != 0) out->push_back(ToWorker{d->second.session, EndedForWorker(epoch, reason)});
+    if (d->second.session != 0)
+      out->push_back(ToWorker{d->second.session, EndedForWorker(epoch, reason)});
   }
   if (const auto session = SessionOf(lease.server_id)) {
     v1::LeaseReply reply;
@@ -378,7 +434,9 @@ Actions LeaseTable::Tick(int64_t now) {
   for (const std::string& id : silent) {
     const uint64_t session = devices_[id].session;
     Forget(id, "the worker is silent", &out);
-    if (session != 0) out.push_back(EndSession{Side::kWorker, session, DeadlineExceeded("no heartbeat for too long")});
+    if (session != 0)
+      out.push_back(
+          EndSession{Side::kWorker, session, DeadlineExceeded("no heartbeat for too long")});
   }
   std::vector<int64_t> expired;
   for (const auto& [epoch, lease] : leases_) {
@@ -400,7 +458,8 @@ v1::ListDevicesReply LeaseTable::List(int64_t now, const std::string& key) const
     e.set_state(Suspect(d, now) ? "suspect" : d.epoch != 0 ? "leased" : "idle");
     e.set_epoch(d.epoch);
     e.set_heard_ago_ns(now - d.heard_ns);
-    if (const auto lease = leases_.find(d.epoch); lease != leases_.end()) e.set_server_id(lease->second.server_id);
+    if (const auto lease = leases_.find(d.epoch); lease != leases_.end())
+      e.set_server_id(lease->second.server_id);
   }
   return reply;
 }

@@ -1,14 +1,15 @@
-// Who has which device: the tracker's state machine. Pure: events and the time go in, messages to send come out; no gRPC,
-// no clock, no threads. One caller at a time.
+// Who has which device: the tracker's state machine. Pure: events and the time go in, messages to
+// send come out; no gRPC, no clock, no threads. One caller at a time.
 //
-// A lease is (incarnation, device, epoch); epochs only grow, also over restarts: they come from blocks that the adapter has
-// made durable (kReserveEpochs asks for the next one). After a restart nothing is granted for one lease life, so that
-// leases the former incarnation gave are presented again first; a fresh start, or one after a stop without leases, need
-// not wait.
+// A lease is (incarnation, device, epoch); epochs only grow, also over restarts: they come from
+// blocks that the adapter has made durable (kReserveEpochs asks for the next one). After a restart
+// nothing is granted for one lease life, so that leases the former incarnation gave are presented
+// again first; a fresh start, or one after a stop without leases, need not wait.
 //
-// Invariants: a device has at most one lease; a granted epoch is larger than all before it; a device that has been silent
-// for suspect_after heartbeats gets no new lease, for expire_after it is forgotten and its lease ends; a lease not renewed
-// for lease_life ends; requests for a key are served one device at a time to whoever holds fewest of it.
+// Invariants: a device has at most one lease; a granted epoch is larger than all before it; a
+// device that has been silent for suspect_after heartbeats gets no new lease, for expire_after it
+// is forgotten and its lease ends; a lease not renewed for lease_life ends; requests for a key are
+// served one device at a time to whoever holds fewest of it.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -26,7 +27,8 @@ namespace whet::tracker {
 
 struct TableConfig {
   int64_t min_heartbeat_ns = 5 * kSecond;
-  int64_t heartbeat_per_worker_ns = kSecond / 400;  // the more workers, the rarer: at most 400 heartbeats a second
+  int64_t heartbeat_per_worker_ns =
+      kSecond / 400;  // the more workers, the rarer: at most 400 heartbeats a second
   int suspect_after = 3;
   int expire_after = 5;
   int64_t lease_life_ns = 15 * kSecond;
@@ -48,7 +50,8 @@ struct EndSession {
   uint64_t session;
   Status status;
 };
-struct ReserveEpochs {  // make durable that epochs below `below` may have been given out, then call EpochsReserved
+struct ReserveEpochs {  // make durable that epochs below `below` may have been given out, then call
+                        // EpochsReserved
   int64_t below;
 };
 using Action = std::variant<ToWorker, ToServer, EndSession, ReserveEpochs>;
@@ -56,8 +59,10 @@ using Actions = std::vector<Action>;
 
 class LeaseTable {
  public:
-  // Epochs in [first_epoch, reserved_below) may be given out. `quiet`: leases of a former incarnation may be about.
-  LeaseTable(const TableConfig& config, std::string incarnation, int64_t first_epoch, int64_t reserved_below, bool quiet, int64_t now);
+  // Epochs in [first_epoch, reserved_below) may be given out. `quiet`: leases of a former
+  // incarnation may be about.
+  LeaseTable(const TableConfig& config, std::string incarnation, int64_t first_epoch,
+             int64_t reserved_below, bool quiet, int64_t now);
 
   Actions FromWorker(int64_t now, uint64_t session, const v1::AttachRequest& message);
   Actions WorkerGone(int64_t now, uint64_t session);
@@ -76,7 +81,7 @@ class LeaseTable {
     v1::DeviceIdentity identity;
     uint64_t session = 0;  // 0: its stream is broken
     int64_t heard_ns = 0;
-    int64_t epoch = 0;     // 0: not leased
+    int64_t epoch = 0;  // 0: not leased
   };
   struct Lease {
     std::string incarnation;  // that granted it
@@ -92,7 +97,8 @@ class LeaseTable {
 
   void Register(int64_t now, uint64_t session, const v1::Register& message, Actions* out);
   void Present(int64_t now, uint64_t session, const v1::Present& message, Actions* out);
-  void AdoptHeld(int64_t now, const Server& server, const v1::HeldLease& held, uint64_t session, Actions* out);
+  void AdoptHeld(int64_t now, const Server& server, const v1::HeldLease& held, uint64_t session,
+                 Actions* out);
   void Want(uint64_t session, Server* server, const v1::WantDevices& message, Actions* out);
   void Grant(int64_t now, Actions* out);
   void EndLease(int64_t epoch, const std::string& reason, Actions* out);
@@ -107,7 +113,7 @@ class LeaseTable {
   const std::string incarnation_;
   const int64_t quiet_until_ns_;
 
-  std::map<std::string, Device> devices_;           // by device_id
+  std::map<std::string, Device> devices_;            // by device_id
   std::map<uint64_t, std::string> worker_sessions_;  // -> device_id
   std::map<uint64_t, std::string> server_sessions_;  // -> server_id
   std::map<std::string, Server> servers_;            // with a live session

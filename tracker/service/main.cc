@@ -13,11 +13,17 @@ namespace {
 
 int Run(int argc, char** argv) {
   using namespace whet;
-  CLI::App app("rpc-tracker matches tuner servers with measurement devices: workers register under a key, servers lease them.\n"
-               "It listens on loopback only, and stops on SIGTERM or Ctrl-C.");
+  CLI::App app(
+      "rpc-tracker matches tuner servers with measurement devices: workers register under a key, "
+      "servers lease them.\n"
+      "It listens on loopback only, and stops on SIGTERM or Ctrl-C.");
   std::string listen = "127.0.0.1:9190", state_dir;
-  app.add_option("--listen", listen, "address to listen on, HOST:PORT or :PORT; port 0 picks a free one")->capture_default_str();
-  app.add_option("--state-dir", state_dir, "folder for what must outlive a restart (default: $XDG_STATE_HOME/whet or ~/.local/state/whet)");
+  app.add_option("--listen", listen,
+                 "address to listen on, HOST:PORT or :PORT; port 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--state-dir", state_dir,
+                 "folder for what must outlive a restart (default: $XDG_STATE_HOME/whet or "
+                 "~/.local/state/whet)");
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
   spdlog::set_default_logger(spdlog::stderr_logger_mt("rpc-tracker"));
 

@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t kFirstBlock = 1'000'000;
 constexpr int64_t kTickNs = 250 * kMillisecond;
 
-// "whet-epochs 1 <reserved below> <clean|live>": which epochs may have been given out, and whether leases may be about.
+// "whet-epochs 1 <reserved below> <clean|live>": which epochs may have been given out, and whether
+// leases may be about.
 struct EpochFile {
   int64_t reserved_below = 1;
   bool existed = false;
@@ -35,7 +36,10 @@ StatusOr<EpochFile> ReadEpochs(const std::string& path) {
   char state[8] = "";
   long long below = 0;
   if (std::sscanf(text->c_str(), "whet-epochs 1 %lld %7s", &below, state) != 2 || below < 1) {
-    return DataLoss("'{}' is damaged: it keeps leases apart over restarts; remove it once no worker and no server of this tracker runs", path);
+    return DataLoss(
+        "'{}' is damaged: it keeps leases apart over restarts; remove it once no worker and no "
+        "server of this tracker runs",
+        path);
   }
   file.reserved_below = below;
   file.clean = std::string_view(state) == "clean";
@@ -43,7 +47,8 @@ StatusOr<EpochFile> ReadEpochs(const std::string& path) {
 }
 
 Status WriteEpochs(const std::string& path, int64_t below, bool clean) {
-  return WriteFile(path, fmt::format("whet-epochs 1 {} {}\n", below, clean ? "clean" : "live"), Sync::kDurable);
+  return WriteFile(path, fmt::format("whet-epochs 1 {} {}\n", below, clean ? "clean" : "live"),
+                   Sync::kDurable);
 }
 
 }  // namespace
@@ -51,10 +56,18 @@ Status WriteEpochs(const std::string& path, int64_t below, bool clean) {
 class TrackerServer::Impl final : public v1::Tracker::CallbackService {
  public:
   Impl()
-      : workers_([this](uint64_t s, v1::AttachRequest m) { Apply([&](int64_t now) { return table_->FromWorker(now, s, m); }); },
-                 [this](uint64_t s) { Apply([&](int64_t now) { return table_->WorkerGone(now, s); }); }),
-        servers_([this](uint64_t s, v1::LeaseRequest m) { Apply([&](int64_t now) { return table_->FromServer(now, s, m); }); },
-                 [this](uint64_t s) { Apply([&](int64_t now) { return table_->ServerGone(now, s); }); }) {}
+      : workers_(
+            [this](uint64_t s, v1::AttachRequest m) {
+              Apply([&](int64_t now) { return table_->FromWorker(now, s, m); });
+            },
+            [this](uint64_t s) { Apply([&](int64_t now) { return table_->WorkerGone(now, s); }); }),
+        servers_(
+            [this](uint64_t s, v1::LeaseRequest m) {
+              Apply([&](int64_t now) { return table_->FromServer(now, s, m); });
+            },
+            [this](uint64_t s) {
+              Apply([&](int64_t now) { return table_->ServerGone(now, s); });
+            }) {}
 
   ~Impl() override {
     {
@@ -70,7 +83,8 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
       listener_.server->Wait();
     }
     if (!epoch_path_.empty() && table_ && table_->leases() == 0) {
-      if (const Status s = WriteEpochs(epoch_path_, reserved_below_, true); !s.ok()) spdlog::warn("event=epochs_not_marked_clean error=\"{}\"", Message(s));
+      if (const Status s = WriteEpochs(epoch_path_, reserved_below_, true); !s.ok())
+        spdlog::warn("event=epochs_not_marked_clean error=\"{}\"", Message(s));
     }
   }
 
@@ -79,35 +93,45 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
     if (!options.state_dir.empty()) {
       WHET_RETURN_IF_ERROR(MakeDirs(options.state_dir));
       epoch_path_ = options.state_dir + "/tracker-epochs";
-      WHET_ASSIGN_OR_RETURN(lock_, FileLock::TryAcquire(options.state_dir + "/tracker.lock", fmt::format("a tracker, pid {}", getpid())));
+      WHET_ASSIGN_OR_RETURN(lock_,
+                            FileLock::TryAcquire(options.state_dir + "/tracker.lock",
+                                                 fmt::format("a tracker, pid {}", getpid())));
       WHET_ASSIGN_OR_RETURN(epochs, ReadEpochs(epoch_path_));
     }
     const int64_t first = epochs.reserved_below;
     reserved_below_ = first + kFirstBlock;
-    if (!epoch_path_.empty()) WHET_RETURN_IF_ERROR(WriteEpochs(epoch_path_, reserved_below_, false));
-    table_ = std::make_unique<LeaseTable>(options.table, RandomHex(8), first, reserved_below_, epochs.existed && !epochs.clean, MonotonicNs());
+    if (!epoch_path_.empty())
+      WHET_RETURN_IF_ERROR(WriteEpochs(epoch_path_, reserved_below_, false));
+    table_ = std::make_unique<LeaseTable>(options.table, RandomHex(8), first, reserved_below_,
+                                          epochs.existed && !epochs.clean, MonotonicNs());
     WHET_ASSIGN_OR_RETURN(listener_, rpc::Listen(options.listen, {this}));
     timer_ = std::thread([this] { RunTimer(); });
-    spdlog::info("event=tracker_started address={} incarnation={} quiet={}", listener_.address, table_->incarnation(), epochs.existed && !epochs.clean);
+    spdlog::info("event=tracker_started address={} incarnation={} quiet={}", listener_.address,
+                 table_->incarnation(), epochs.existed && !epochs.clean);
     return OkStatus();
   }
 
   const std::string& address() const { return listener_.address; }
 
-  grpc::ServerBidiReactor<v1::AttachRequest, v1::AttachReply>* Attach(grpc::CallbackServerContext* context) override {
+  grpc::ServerBidiReactor<v1::AttachRequest, v1::AttachReply>* Attach(
+      grpc::CallbackServerContext* context) override {
     rpc::Principal principal;
     return workers_.Accept(rpc::Authorize(*context, "/whet.v1.Tracker/Attach", &principal));
   }
 
-  grpc::ServerBidiReactor<v1::LeaseRequest, v1::LeaseReply>* Lease(grpc::CallbackServerContext* context) override {
+  grpc::ServerBidiReactor<v1::LeaseRequest, v1::LeaseReply>* Lease(
+      grpc::CallbackServerContext* context) override {
     rpc::Principal principal;
     return servers_.Accept(rpc::Authorize(*context, "/whet.v1.Tracker/Lease", &principal));
   }
 
-  grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context, const v1::ListDevicesRequest* request, v1::ListDevicesReply* reply) override {
+  grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
+                                        const v1::ListDevicesRequest* request,
+                                        v1::ListDevicesReply* reply) override {
     auto* reactor = context->DefaultReactor();
     rpc::Principal principal;
-    const grpc::Status allowed = rpc::Authorize(*context, "/whet.v1.Tracker/ListDevices", &principal);
+    const grpc::Status allowed =
+        rpc::Authorize(*context, "/whet.v1.Tracker/ListDevices", &principal);
     if (allowed.ok()) {
       const std::lock_guard lock(mu_);
       *reply = table_->List(MonotonicNs(), request->key());
@@ -129,8 +153,12 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
       if (const auto* a = std::get_if<ToWorker>(&action)) {
         workers_.Send(a->session, a->message);
       } else if (const auto* a = std::get_if<ToServer>(&action)) {
-        if (a->message.has_granted()) spdlog::info("event=lease_granted epoch={} device={}", a->message.granted().epoch(), a->message.granted().device().device_id());
-        if (a->message.has_ended()) spdlog::info("event=lease_ended epoch={} reason=\"{}\"", a->message.ended().epoch(), a->message.ended().reason());
+        if (a->message.has_granted())
+          spdlog::info("event=lease_granted epoch={} device={}", a->message.granted().epoch(),
+                       a->message.granted().device().device_id());
+        if (a->message.has_ended())
+          spdlog::info("event=lease_ended epoch={} reason=\"{}\"", a->message.ended().epoch(),
+                       a->message.ended().reason());
         servers_.Send(a->session, a->message);
       } else if (const auto* a = std::get_if<EndSession>(&action)) {
         if (!a->status.ok()) spdlog::warn("event=session_ended reason=\"{}\"", Message(a->status));
@@ -140,7 +168,8 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
           servers_.Close(a->session, rpc::ToGrpc(a->status));
         }
       } else if (const auto* a = std::get_if<ReserveEpochs>(&action)) {
-        const Status saved = epoch_path_.empty() ? OkStatus() : WriteEpochs(epoch_path_, a->below, false);
+        const Status saved =
+            epoch_path_.empty() ? OkStatus() : WriteEpochs(epoch_path_, a->below, false);
         if (saved.ok()) {
           reserved_below_ = a->below;
           Execute(table_->EpochsReserved(MonotonicNs(), a->below));

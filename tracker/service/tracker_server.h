@@ -1,5 +1,6 @@
-// The tracker as a gRPC service: an adapter around LeaseTable that passes messages in, sends what comes out, keeps the epoch
-// file and a timer. Used by rpc-tracker and embedded in tuner-server and `whet tune`. Thread-safe.
+// The tracker as a gRPC service: an adapter around LeaseTable that passes messages in, sends what
+// comes out, keeps the epoch file and a timer. Used by rpc-tracker and embedded in tuner-server and
+// `whet tune`. Thread-safe.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,8 +11,9 @@
 namespace whet::tracker {
 
 struct TrackerOptions {
-  std::string listen;     // "127.0.0.1:0"
-  std::string state_dir;  // of the epoch file; empty: nothing outlives this process, so nothing is kept
+  std::string listen;  // "127.0.0.1:0"
+  std::string
+      state_dir;  // of the epoch file; empty: nothing outlives this process, so nothing is kept
   TableConfig table;
 };
 

@@ -33,7 +33,8 @@ class WorkDir {
  public:
   WorkDir() {
     const char* tmp = std::getenv("TMPDIR");
-    for (const std::string& base : {std::string("/dev/shm"), std::string(tmp ? tmp : "/tmp"), std::string("/tmp")}) {
+    for (const std::string& base :
+         {std::string("/dev/shm"), std::string(tmp ? tmp : "/tmp"), std::string("/tmp")}) {
       std::string name = base + "/whet-build-XXXXXX";
       if (mkdtemp(name.data())) {
         path_ = name;
@@ -68,10 +69,14 @@ std::string LastWords(const std::string& file) {
 
 v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction& build) {
   const int64_t start = MonotonicNs();
-  const int64_t limit = request.time_limit_ns() > 0 ? std::min<int64_t>(request.time_limit_ns(), kMaxTimeLimit) : kDefaultTimeLimit;
+  const int64_t limit = request.time_limit_ns() > 0
+                            ? std::min<int64_t>(request.time_limit_ns(), kMaxTimeLimit)
+                            : kDefaultTimeLimit;
   const int64_t deadline = start + limit;
   const WorkDir dir;
-  if (dir.path().empty()) return Failure(v1::FAILURE_INFRASTRUCTURE, "cannot make a folder for the build in /dev/shm or /tmp");
+  if (dir.path().empty())
+    return Failure(v1::FAILURE_INFRASTRUCTURE,
+                   "cannot make a folder for the build in /dev/shm or /tmp");
   const StatusOr<std::pair<int, int>> fds = SocketPair();
   if (!fds.ok()) return Failure(v1::FAILURE_INFRASTRUCTURE, Message(fds.status()));
   const std::string words = dir.path() + "/stderr";
@@ -92,15 +97,18 @@ v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction
     reply = Failure(v1::FAILURE_INFRASTRUCTURE, Message(child.status()));
   } else {
     const StatusOr<Frame> frame = ReadFrame(fds->first, kMaxBuildFrame, deadline);
-    const std::optional<int> status = child->Finish(frame.ok() ? deadline : std::min(deadline, MonotonicNs() + kSecond));
+    const std::optional<int> status =
+        child->Finish(frame.ok() ? deadline : std::min(deadline, MonotonicNs() + kSecond));
     if (frame.ok() && frame->type == kBuildReply && reply.ParseFromString(frame->payload)) {
       // What it built counts even if it crashed on its way out.
     } else if (frame.ok() || frame.status().code() == absl::StatusCode::kDataLoss) {
       reply = Failure(v1::FAILURE_BUILD_ERROR, "the build's reply is damaged");
     } else if (frame.status().code() == absl::StatusCode::kDeadlineExceeded || !status) {
-      reply = Failure(v1::FAILURE_BUILD_TIMEOUT, fmt::format("the build took longer than {} ms", limit / kMillisecond));
+      reply = Failure(v1::FAILURE_BUILD_TIMEOUT,
+                      fmt::format("the build took longer than {} ms", limit / kMillisecond));
     } else {
-      reply = Failure(v1::FAILURE_BUILD_ERROR, fmt::format("the build {}{}", DescribeWaitStatus(*status), LastWords(words)));
+      reply = Failure(v1::FAILURE_BUILD_ERROR,
+                      fmt::format("the build {}{}", DescribeWaitStatus(*status), LastWords(words)));
     }
   }
   close(fds->first);
@@ -112,7 +120,10 @@ v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction
 
 int RunBuilderZygote(const v1::BuilderHello& hello, const BuildFunction& build, int fd) {
   if (fcntl(fd, F_GETFD) < 0) {
-    std::fprintf(stderr, "error: whet-builder is started by tuner-server and reads requests from descriptor %d\n", fd);
+    std::fprintf(
+        stderr,
+        "error: whet-builder is started by tuner-server and reads requests from descriptor %d\n",
+        fd);
     return 2;
   }
   fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -127,7 +138,9 @@ int RunBuilderZygote(const v1::BuilderHello& hello, const BuildFunction& build, 
     reply.set_id(request.id());
     std::string bytes = reply.SerializeAsString();
     if (bytes.size() > kMaxBuildFrame) {
-      reply = Failure(v1::FAILURE_REJECTED, fmt::format("the candidate has {} bytes, the limit is {}", bytes.size(), kMaxBuildFrame));
+      reply = Failure(
+          v1::FAILURE_REJECTED,
+          fmt::format("the candidate has {} bytes, the limit is {}", bytes.size(), kMaxBuildFrame));
       reply.set_id(request.id());
       bytes = reply.SerializeAsString();
     }

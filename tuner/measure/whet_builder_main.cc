@@ -1,7 +1,10 @@
 // whet-builder: the only program with LLVM and lld in it. Two modes:
-//   whet-builder            a zygote on descriptor 3, one forked child per candidate (see builder_zygote.h)
-//   whet-builder model REQUEST REPLY   builds the whole model described in the file REQUEST (v1.ModelBuildRequest), answers
-//                           in the file REPLY (v1.ModelBuildReply); one model per process
+//   whet-builder            a zygote on descriptor 3, one forked child per candidate
+//                           (see builder_zygote.h)
+//   whet-builder model REQUEST REPLY
+//                           builds the whole model described in the file REQUEST
+//                           (v1.ModelBuildRequest), answers in the file REPLY
+//                           (v1.ModelBuildReply); one model per process
 #include <sys/resource.h>
 
 #include <chrono>
@@ -21,10 +24,13 @@ namespace whet {
 namespace {
 
 int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
-StatusOr<schedule::Schedule> ScheduleOf(const loop::Program& initial, const std::string& trace_text, const Target& target) {
+StatusOr<schedule::Schedule> ScheduleOf(const loop::Program& initial, const std::string& trace_text,
+                                        const Target& target) {
   if (trace_text.empty()) {
     schedule::Space space(initial, target);
     return space.Apply(space.Default());
@@ -39,12 +45,15 @@ StatusOr<std::string> ReadFile(const std::string& path) {
   return std::string((std::istreambuf_iterator<char>(in)), {});
 }
 
-Status BuildCandidateInto(const v1::BuildRequest& request, const std::string& dir, v1::BuildReply& reply) {
+Status BuildCandidateInto(const v1::BuildRequest& request, const std::string& dir,
+                          v1::BuildReply& reply) {
   WHET_ASSIGN_OR_RETURN(Target target, Target::Parse(request.target()));
   WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(request.workload()));
   reply.set_initial_program(schedule::DigestOf(w.program).Hex());
   WHET_ASSIGN_OR_RETURN(schedule::Schedule s, ScheduleOf(w.program, request.trace(), target));
-  WHET_ASSIGN_OR_RETURN(codegen::Candidate c, codegen::BuildCandidate(s.program(), w.workload.fingerprint().Hex(), target));
+  WHET_ASSIGN_OR_RETURN(
+      codegen::Candidate c,
+      codegen::BuildCandidate(s.program(), w.workload.fingerprint().Hex(), target));
   reply.add_statics(static_cast<float>(c.stats.code_bytes));
   reply.add_statics(static_cast<float>(c.stats.loop_spills));
   reply.add_statics(static_cast<float>(c.stats.spills));
@@ -63,7 +72,8 @@ v1::BuildReply Build(const v1::BuildRequest& request, const std::string& dir) {
     reply.set_failure(v1::FAILURE_OK);
   } else {
     // A schedule that code generation refuses is a rejected candidate, anything else a build error.
-    reply.set_failure(st.code() == absl::StatusCode::kFailedPrecondition ? v1::FAILURE_REJECTED : v1::FAILURE_BUILD_ERROR);
+    reply.set_failure(st.code() == absl::StatusCode::kFailedPrecondition ? v1::FAILURE_REJECTED
+                                                                         : v1::FAILURE_BUILD_ERROR);
     reply.set_message(Message(st));
   }
   return reply;
@@ -93,10 +103,14 @@ StatusOr<codegen::ModelStats> BuildWholeModel(const v1::ModelBuildRequest& reque
     spec.tensors.push_back(std::move(out));
   }
   for (const v1::ModelStep& s : request.steps()) {
-    if (s.task() >= spec.tasks.size()) return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(), spec.tasks.size());
+    if (s.task() >= spec.tasks.size())
+      return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(),
+                             spec.tasks.size());
     codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label()};
     for (uint32_t t : s.tensors()) {
-      if (t >= spec.tensors.size()) return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t, spec.tensors.size());
+      if (t >= spec.tensors.size())
+        return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t,
+                               spec.tensors.size());
       out.tensors.push_back(static_cast<int>(t));
     }
     spec.steps.push_back(std::move(out));
@@ -131,7 +145,8 @@ int ModelMain(const char* path, const char* reply_path) {
 }
 
 int ZygoteMain() {
-  // Children inherit loaded targets and touched pages; a first build that fails would fail for every candidate.
+  // Children inherit loaded targets and touched pages; a first build that fails would fail for
+  // every candidate.
   if (Status st = codegen::WarmUp(Target::Host()); !st.ok()) {
     std::fprintf(stderr, "whet-builder: %s\n", Message(st).c_str());
     return 1;

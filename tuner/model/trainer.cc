@@ -10,8 +10,8 @@ namespace {
 // One logit of the ranking loss is this much log time: a pair 30 % apart is worth ordering, one 3 %
 // apart hardly moves the trees.
 constexpr double kTemperature = 0.3;
-constexpr double kResidualClamp =
-    2;  // a candidate 50 times too slow must not dominate the squared error
+// A candidate 50 times too slow must not dominate the squared error.
+constexpr double kResidualClamp = 2;
 constexpr double kSigmaFloor = 0.02;
 constexpr int kMinVerdictPairs = 20;  // fewer pairs than this say nothing about a model
 

@@ -19,8 +19,8 @@
 namespace whet::search {
 
 struct CandidateOptions {
-  double enumerate_limit =
-      50000;  // raw points; 2e5 calls of Valid and PriorNs are the most worth waiting for
+  // Raw points; 2e5 calls of Valid and PriorNs are the most worth waiting for.
+  double enumerate_limit = 50000;
   int full_scoring_limit =
       2048;              // valid points; a space up to this is scored as a whole, no evolution
   int draft = 512;       // the prior's favourites that are kept

@@ -8,8 +8,8 @@ namespace whet::search {
 namespace {
 
 constexpr int kRecentSlices = 2;
-constexpr double kSimilarSpeedup =
-    2;  // a task may reach twice the throughput of the best similar one
+// A task may reach twice the throughput of the best similar one.
+constexpr double kSimilarSpeedup = 2;
 constexpr double kReachableRoofline = 0.9;
 constexpr double kCostSmoothing = 0.2;
 constexpr int kSeedSlice = 4;

@@ -21,10 +21,10 @@
 namespace whet::search {
 
 struct SchedulerOptions {
-  std::optional<int>
-      total_trials;  // nullopt: until every task has stopped, or the caller's time is up
-  int slice = 16;    // trials dealt to a task at once; smaller with a small budget
-  int seeds = 16;    // trials of every task before gains are compared; likewise
+  // Nullopt: until every task has stopped, or the caller's time is up.
+  std::optional<int> total_trials;
+  int slice = 16;  // trials dealt to a task at once; smaller with a small budget
+  int seeds = 16;  // trials of every task before gains are compared; likewise
   double alpha = 0.2;
 };
 

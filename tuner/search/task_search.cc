@@ -8,8 +8,8 @@
 namespace whet::search {
 namespace {
 
-constexpr double kRandomShareEarly =
-    0.10;  // keeps the model's data from holding only its own favourites
+// Keeps the model's data from holding only its own favourites.
+constexpr double kRandomShareEarly = 0.10;
 constexpr double kRandomShare = 0.03;
 constexpr int kEarlyTrials = 64;
 constexpr double kKappaEarly = 0.5, kKappaLate = 0.1;  // weight of the uncertainty
@@ -17,15 +17,15 @@ constexpr int kCellWindow = 16, kCellLimit = 4;  // at most a quarter of 16 prop
 constexpr int kPoolPicks = 16;
 constexpr double kDescentGain = 0.01;
 constexpr size_t kDescentCentres = 3;
-constexpr double kGuessTrials =
-    24;  // without a model, the chance of a gain halves after so many trials without
+// Without a model, the chance of a gain halves after so many trials without.
+constexpr double kGuessTrials = 24;
 constexpr int kStopPatience = 32;
 constexpr double kStopGain = 0.005;
-constexpr double kStopPromise =
-    0.01;  // of a still promising point: 1 % faster at mean plus one sigma
+// Of a still promising point: 1 % faster at mean plus one sigma.
+constexpr double kStopPromise = 0.01;
 constexpr double kNearFloor = 0.95;
-constexpr double kPendingPenalty =
-    0.02;  // log time, for a neighbour of a point that is being measured
+// Log time, for a neighbour of a point that is being measured.
+constexpr double kPendingPenalty = 0.02;
 
 double NormalCdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 

@@ -134,8 +134,8 @@ class TaskSearch {
   Scorer scorer_;
   Candidates candidates_;
   SearchCounts counts_;
-  std::map<Fingerprint, std::optional<Outcome>>
-      traces_;  // an outcome is still to be connected to its point
+  // An outcome is still to be connected to its point.
+  std::map<Fingerprint, std::optional<Outcome>> traces_;
   std::map<std::string, Fingerprint> pending_traces_;  // by key
   std::vector<Point> seeds_;
   size_t next_seed_ = 0;

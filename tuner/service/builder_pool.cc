@@ -16,13 +16,15 @@ constexpr int64_t kGrace = 10 * kSecond;  // beyond a build's own limit
 
 }  // namespace
 
-StatusOr<std::unique_ptr<BuilderPool>> BuilderPool::Start(const std::string& program, int builders) {
+StatusOr<std::unique_ptr<BuilderPool>> BuilderPool::Start(const std::string& program,
+                                                          int builders) {
   std::unique_ptr<BuilderPool> pool(new BuilderPool(program));
   for (int i = 0; i < builders; ++i) {
     pool->zygotes_.push_back(std::make_unique<Zygote>());
     WHET_RETURN_IF_ERROR(pool->Spawn(pool->zygotes_.back().get(), &pool->hello_));
   }
-  for (auto& z : pool->zygotes_) z->thread = std::thread([p = pool.get(), zygote = z.get()] { p->Serve(zygote); });
+  for (auto& z : pool->zygotes_)
+    z->thread = std::thread([p = pool.get(), zygote = z.get()] { p->Serve(zygote); });
   return pool;
 }
 
@@ -53,11 +55,14 @@ Status BuilderPool::Spawn(Zygote* z, v1::BuilderHello* hello) const {
   z->process = std::move(*process);
   const StatusOr<Frame> frame = ReadFrame(z->fd, kMaxBuildFrame, MonotonicNs() + kStartTimeout);
   if (!frame.ok()) return Annotate(frame.status(), fmt::format("'{}' does not start", program_));
-  if (frame->type != kBuilderHello || !hello->ParseFromString(frame->payload)) return Internal("'{}' does not speak this server's protocol", program_);
+  if (frame->type != kBuilderHello || !hello->ParseFromString(frame->payload))
+    return Internal("'{}' does not speak this server's protocol", program_);
   return OkStatus();
 }
 
-void BuilderPool::Build(v1::BuildRequest request, Callback done) { requests_.PushAlways({std::move(request), std::move(done)}); }
+void BuilderPool::Build(v1::BuildRequest request, Callback done) {
+  requests_.PushAlways({std::move(request), std::move(done)});
+}
 
 void BuilderPool::Serve(Zygote* z) {
   while (true) {
@@ -71,13 +76,16 @@ void BuilderPool::Serve(Zygote* z) {
 }
 
 v1::BuildReply BuilderPool::Exchange(Zygote* z, const v1::BuildRequest& request) {
-  const int64_t deadline = MonotonicNs() + std::clamp<int64_t>(request.time_limit_ns(), kSecond, 600 * kSecond) + kGrace;
+  const int64_t deadline =
+      MonotonicNs() + std::clamp<int64_t>(request.time_limit_ns(), kSecond, 600 * kSecond) + kGrace;
   Status status = z->process.running() ? OkStatus() : Unavailable("it is not running");
   if (status.ok()) status = WriteFrame(z->fd, kBuildRequest, request.SerializeAsString(), deadline);
   if (status.ok()) {
     StatusOr<Frame> frame = ReadFrame(z->fd, kMaxBuildFrame, deadline);
     v1::BuildReply reply;
-    if (frame.ok() && frame->type == kBuildReply && reply.ParseFromString(frame->payload) && reply.id() == request.id()) return reply;
+    if (frame.ok() && frame->type == kBuildReply && reply.ParseFromString(frame->payload) &&
+        reply.id() == request.id())
+      return reply;
     status = frame.ok() ? DataLoss("its reply is damaged") : frame.status();
   }
   v1::BuildReply lost;
@@ -86,7 +94,8 @@ v1::BuildReply BuilderPool::Exchange(Zygote* z, const v1::BuildRequest& request)
   if (!stopping_) {
     z->process.Kill();
     v1::BuilderHello ignored;
-    if (const Status again = Spawn(z, &ignored); !again.ok()) lost.set_message(lost.message() + "; " + Message(again));
+    if (const Status again = Spawn(z, &ignored); !again.ok())
+      lost.set_message(lost.message() + "; " + Message(again));
   }
   return lost;
 }

@@ -1,5 +1,6 @@
-// The server's whet-builder zygotes: a queue of requests and one thread per zygote that feeds it. A zygote that is lost is
-// started anew and its request answered with INFRASTRUCTURE. Start before gRPC's threads exist. Thread-safe.
+// The server's whet-builder zygotes: a queue of requests and one thread per zygote that feeds it. A
+// zygote that is lost is started anew and its request answered with INFRASTRUCTURE. Start before
+// gRPC's threads exist. Thread-safe.
 #pragma once
 #include <atomic>
 #include <functional>

@@ -1,16 +1,20 @@
-// The tuning service as a state machine: jobs, trials, workers, leases. Methods are events; each returns the actions to
-// take. Time is passed in; no gRPC, no clock, no threads, no files, no compiler: searching, building, storing and sending
-// are actions whose results come back as events, so tests run it in one thread against scripted workers.
+// The tuning service as a state machine: jobs, trials, workers, leases. Methods are events; each
+// returns the actions to take. Time is passed in; no gRPC, no clock, no threads, no files, no
+// compiler: searching, building, storing and sending are actions whose results come back as events,
+// so tests run it in one thread against scripted workers.
 //
-//   job:   preparing (each task: space, expected outputs, log) -> baseline (each task's default schedule is built and
-//          measured first) -> search (proposals -> build -> ready -> assigned -> result -> durable -> told) -> finals (the
-//          best of each task against its default, in pairs, builders idle) -> done
-//   trial: building -> ready -> assigned -> committing -> done; back to ready when its worker is lost (at most
-//          max_attempts starts, then poisoned)
+//   job:   preparing (each task: space, expected outputs, log)
+//          -> baseline (each task's default schedule is built and measured first)
+//          -> search (proposals -> build -> ready -> assigned -> result -> durable -> told)
+//          -> finals (the best of each task against its default, in pairs, builders idle)
+//          -> done
+//   trial: building -> ready -> assigned -> committing -> done; back to ready when its worker is
+//          lost (at most max_attempts starts, then poisoned)
 //
-// Invariants: a trial has one live assignment, fenced by (attempt, incarnation, epoch); a result under another fence is
-// stored late and never counts; a worker is acknowledged only what the log has made durable; ready candidates and proposals
-// are bounded; every job reaches one terminal state, which is durable before it is told.
+// Invariants: a trial has one live assignment, fenced by (attempt, incarnation, epoch); a result
+// under another fence is stored late and never counts; a worker is acknowledged only what the log
+// has made durable; ready candidates and proposals are bounded; every job reaches one terminal
+// state, which is durable before it is told.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -39,16 +43,17 @@ struct CoreConfig {
   std::string compiler_version;
   int64_t codegen_version = 0;
   int builders = 1;
-  int max_attempts = 3;         // starts of one trial on workers that were lost
-  uint32_t max_in_flight = 3;   // assignments at one worker: the next is there before the one that runs ends
+  int max_attempts = 3;  // starts of one trial on workers that were lost
+  // Assignments at one worker: the next is there before the one that runs ends.
+  uint32_t max_in_flight = 3;
   int finals_per_task = 2;
-  size_t max_jobs = 64;         // that are not over
-  size_t kept_jobs = 200;       // that are
+  size_t max_jobs = 64;    // that are not over
+  size_t kept_jobs = 200;  // that are
   size_t max_tasks = 4096;
   int64_t heartbeat_ns = 5 * kSecond;
-  int64_t lost_after_ns = 25 * kSecond;         // a worker's broken stream, when the tracker says nothing
+  int64_t lost_after_ns = 25 * kSecond;  // a worker's broken stream, when the tracker says nothing
   int64_t no_device_after_ns = int64_t{24} * 3600 * kSecond;
-  int64_t cancel_grace_ns = 5 * kSecond;        // for measurements that run
+  int64_t cancel_grace_ns = 5 * kSecond;  // for measurements that run
   int64_t snapshot_every_ns = 200 * kMillisecond;
   int64_t build_limit_ns = 10 * kSecond;
   int64_t build_memory_bytes = int64_t{4} << 30;
@@ -66,8 +71,8 @@ struct CoreConfig {
 struct LoggedTrace {  // a valid, counted trial of this machine in the log
   std::string trace;
   double median_ns = 0;
-  double ratio = 0;     // 0: not paired
-  bool final = false;   // uncontended pairs of rung 4
+  double ratio = 0;    // 0: not paired
+  bool final = false;  // uncontended pairs of rung 4
 };
 struct PreparedTask {
   std::string op_summary;
@@ -77,9 +82,9 @@ struct PreparedTask {
   double flops = 0;
   double floor_ns = 0;  // nothing faster is believable
   // From the log:
-  int64_t tried = 0;    // distinct traces
+  int64_t tried = 0;  // distinct traces
   int64_t next_trial = 1;
-  double default_ns = 0;  // 0: the default was not measured yet
+  double default_ns = 0;          // 0: the default was not measured yet
   std::vector<LoggedTrace> best;  // fastest first, a few
 };
 
@@ -91,7 +96,8 @@ struct Proposal {
 
 enum class TellKind { kMeasured, kFailed, kLost };
 
-// ---- actions ---------------------------------------------------------------------------------------------------------
+// ---- actions
+// ---------------------------------------------------------------------------------------------------------
 struct PrepareTask {  // -> TaskPrepared
   std::string job;
   uint32_t task;
@@ -163,8 +169,9 @@ struct JobEnded {  // durable
   std::string job;
   v1::JobState state;
 };
-using Action = std::variant<PrepareTask, ComputeExpected, JobPrepared, StartSearch, AskSearch, TellSearch, EndSearch, StartBuild, KeepBlob, DropBlob, SendWorker, CloseWorker, SendTracker,
-                            AppendRow, Publish, JobEnded>;
+using Action = std::variant<PrepareTask, ComputeExpected, JobPrepared, StartSearch, AskSearch,
+                            TellSearch, EndSearch, StartBuild, KeepBlob, DropBlob, SendWorker,
+                            CloseWorker, SendTracker, AppendRow, Publish, JobEnded>;
 using Actions = std::vector<Action>;
 
 // What Built hands over: the object itself is with the adapter, under its hash.
@@ -182,9 +189,11 @@ class ServiceCore {
   explicit ServiceCore(CoreConfig config) : config_(std::move(config)) {}
 
   // ---- clients
-  // `devices`: those of the key, as the tracker lists them now; `feature_set`: of the job's target. A refusal has no
-  // actions. InvalidArgument, NotFound (unknown key, with those that exist), ResourceExhausted.
-  Status Submit(int64_t now, const std::string& job, const v1::JobSpec& spec, const std::string& target, const std::string& feature_set, int64_t wall_ms,
+  // `devices`: those of the key, as the tracker lists them now; `feature_set`: of the job's target.
+  // A refusal has no actions. InvalidArgument, NotFound (unknown key, with those that exist),
+  // ResourceExhausted.
+  Status Submit(int64_t now, const std::string& job, const v1::JobSpec& spec,
+                const std::string& target, const std::string& feature_set, int64_t wall_ms,
                 Actions* out);
   Status Cancel(int64_t now, const std::string& job, Actions* out);
   StatusOr<v1::JobSnapshot> Snapshot(int64_t now, const std::string& job) const;
@@ -192,8 +201,10 @@ class ServiceCore {
   bool Terminal(const std::string& job) const;
 
   // ---- search and builders
-  Actions TaskPrepared(int64_t now, const std::string& job, uint32_t task, StatusOr<PreparedTask> prepared);
-  Actions ExpectedReady(int64_t now, const std::string& job, uint32_t task, const Status& status, const std::string& sha256, uint64_t bytes);
+  Actions TaskPrepared(int64_t now, const std::string& job, uint32_t task,
+                       StatusOr<PreparedTask> prepared);
+  Actions ExpectedReady(int64_t now, const std::string& job, uint32_t task, const Status& status,
+                        const std::string& sha256, uint64_t bytes);
   Actions SearchStarted(int64_t now, const std::string& job, const Status& status);
   Actions Proposed(int64_t now, const std::string& job, std::vector<Proposal> proposals, bool done);
   Actions Built(int64_t now, uint64_t build, const BuiltObject& object);
@@ -204,7 +215,8 @@ class ServiceCore {
 
   // ---- tracker
   Actions FromTracker(int64_t now, const v1::LeaseReply& message);
-  Actions TrackerUp(int64_t now);    // a new stream; Present was sent by the adapter with HeldLeases()
+  Actions TrackerUp(
+      int64_t now);  // a new stream; Present was sent by the adapter with HeldLeases()
   Actions TrackerDown(int64_t now);
   std::vector<v1::HeldLease> HeldLeases() const;
 
@@ -286,7 +298,7 @@ class ServiceCore {
     std::set<TrialId> live;  // not done
     bool asked = false;      // proposals are on their way
     bool search_done = false, search_started = false;
-    int64_t before = 0;      // traces in the log when the job came
+    int64_t before = 0;  // traces in the log when the job came
     std::map<std::string, int64_t> failed;
     int64_t last_snapshot_ns = 0;
     bool snapshot_due = false;
@@ -314,7 +326,7 @@ class ServiceCore {
     std::string job;
     uint64_t session = 0;  // to acknowledge; 0: nobody
     int64_t sequence = 0;
-    db::TrialRow row;      // without trace and samples, for what follows
+    db::TrialRow row;  // without trace and samples, for what follows
     double noise = 0;
   };
 
@@ -347,16 +359,20 @@ class ServiceCore {
   TrialId NewTrial(Job* job, uint32_t task, Kind kind, const std::string& trace, uint64_t token);
   void Build(TrialId id, Actions* out);
   void MakeReady(Job* job, TrialId id);
-  void FinishWithoutRun(int64_t now, TrialId id, db::FailureKind kind, const std::string& message, Actions* out);
+  void FinishWithoutRun(int64_t now, TrialId id, db::FailureKind kind, const std::string& message,
+                        Actions* out);
   db::TrialRow RowOf(const Trial& t, const Job& job) const;
-  void Append(int64_t now, TrialId id, db::TrialRow row, uint64_t session, int64_t sequence, bool late, double noise, Actions* out);
+  void Append(int64_t now, TrialId id, db::TrialRow row, uint64_t session, int64_t sequence,
+              bool late, double noise, Actions* out);
   void OnResult(int64_t now, uint64_t session_id, v1::Result result, Actions* out);
-  void AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::TrialStatus status, Actions* out);
+  void AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::TrialStatus status,
+                  Actions* out);
   void TakeMeasurement(Job* job, Trial* t, const Ticket& ticket, Actions* out);
   void KeepContender(Job* job, TaskState* task, Contender c, Actions* out);
   void DropTrial(TrialId id, Actions* out);
   static double Estimate(const TaskState& task, const Contender& c);
-  db::FailureKind Judge(const v1::Measurement& m, const TaskState& task, const Job& job, std::string* message) const;
+  db::FailureKind Judge(const v1::Measurement& m, const TaskState& task, const Job& job,
+                        std::string* message) const;
 
   // dispatch.cc
   void Dispatch(int64_t now, Actions* out);

@@ -28,21 +28,25 @@ db::DeviceRow DeviceRowOf(const v1::DeviceIdentity& d) {
   row.device_key = d.key();
   row.feature_set = d.feature_set();
   row.identity = fmt::format(
-      "{{\"triple\":{},\"cpu_model\":{},\"target\":{},\"processors\":{},\"l1d_bytes\":{},\"l2_bytes\":{},\"l3_bytes\":{},\"governor\":{},\"max_khz\":{},\"kernel\":{},\"emulated\":{}}}",
-      JsonText(d.triple()), JsonText(d.cpu_model()), JsonText(d.target()), d.processors(), d.l1d_bytes(), d.l2_bytes(), d.l3_bytes(), JsonText(d.governor()),
-      d.max_khz(), JsonText(d.kernel()), d.emulated());
+      "{{\"triple\":{},\"cpu_model\":{},\"target\":{},\"processors\":{},\"l1d_bytes\":{},\"l2_"
+      "bytes\":{},\"l3_bytes\":{},\"governor\":{},\"max_khz\":{},\"kernel\":{},\"emulated\":{}}}",
+      JsonText(d.triple()), JsonText(d.cpu_model()), JsonText(d.target()), d.processors(),
+      d.l1d_bytes(), d.l2_bytes(), d.l3_bytes(), JsonText(d.governor()), d.max_khz(),
+      JsonText(d.kernel()), d.emulated());
   return row;
 }
 
 }  // namespace
 
 size_t ServiceCore::WorkersFor(const Job& job) const {
-  return static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-    const Session& s = entry.second;
-    const auto lease = leases_.find(s.epoch);
-    return s.greeted && !s.draining && s.device.key() == job.spec.key() && s.device.feature_set() == job.feature_set && lease != leases_.end() &&
-           lease->second.device_id == s.device.device_id();
-  }));
+  return static_cast<size_t>(
+      std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        const Session& s = entry.second;
+        const auto lease = leases_.find(s.epoch);
+        return s.greeted && !s.draining && s.device.key() == job.spec.key() &&
+               s.device.feature_set() == job.feature_set && lease != leases_.end() &&
+               lease->second.device_id == s.device.device_id();
+      }));
 }
 
 Actions ServiceCore::FromWorker(int64_t now, uint64_t session_id, v1::WorkerMessage message) {
@@ -55,13 +59,17 @@ Actions ServiceCore::FromWorker(int64_t now, uint64_t session_id, v1::WorkerMess
   }
   switch (message.message_case()) {
     case v1::WorkerMessage::kHello: Hello(now, session_id, message.hello(), &out); break;
-    case v1::WorkerMessage::kResult: OnResult(now, session_id, std::move(*message.mutable_result()), &out); break;
+    case v1::WorkerMessage::kResult:
+      OnResult(now, session_id, std::move(*message.mutable_result()), &out);
+      break;
     case v1::WorkerMessage::kStarted: {
       const v1::TrialIds& ids = message.started().ids();
       const auto found = by_ids_.find({ids.job_id(), ids.task(), ids.trial()});
       if (found == by_ids_.end()) break;
       Trial& t = trials_[found->second];
-      if (t.stage != Stage::kAssigned || t.attempt != ids.attempt() || t.device_id != s.device.device_id()) break;
+      if (t.stage != Stage::kAssigned || t.attempt != ids.attempt() ||
+          t.device_id != s.device.device_id())
+        break;
       t.started = true;
       t.builds_at_start = builds_started_;
       t.contended = !builds_.empty();
@@ -97,12 +105,18 @@ void ServiceCore::Hello(int64_t now, uint64_t session_id, const v1::Hello& hello
   r.set_max_blob_bytes(uint64_t{512} << 20);
   r.set_chunk_bytes(kChunkBytes);
   if (hello.protocol().min() > kProtocol || hello.protocol().max() < kProtocol) {
-    r.set_refusal(fmt::format("this server speaks protocol {}, the worker {} to {}; install one release on both", kProtocol, hello.protocol().min(), hello.protocol().max()));
+    r.set_refusal(fmt::format(
+        "this server speaks protocol {}, the worker {} to {}; install one release on both",
+        kProtocol, hello.protocol().min(), hello.protocol().max()));
   } else if (hello.kernel_abi() != kKernelAbi) {
-    r.set_refusal(fmt::format("this server builds kernels of interface {}, the worker runs {}; install one release on both", kKernelAbi, hello.kernel_abi()));
+    r.set_refusal(
+        fmt::format("this server builds kernels of interface {}, the worker runs {}; install one "
+                    "release on both",
+                    kKernelAbi, hello.kernel_abi()));
   }
   db::DeviceRow row = DeviceRowOf(hello.device());
-  if (const Status bad = db::Normalize(row); r.refusal().empty() && !bad.ok()) r.set_refusal("the worker's identity: " + Message(bad));
+  if (const Status bad = db::Normalize(row); r.refusal().empty() && !bad.ok())
+    r.set_refusal("the worker's identity: " + Message(bad));
   const bool refused = !r.refusal().empty();
   out->push_back(std::move(reply));
   if (refused) {
@@ -117,7 +131,8 @@ void ServiceCore::Hello(int64_t now, uint64_t session_id, const v1::Hello& hello
   s.device_row = row.fingerprint();
   silent_since_.erase(s.device.device_id());
   for (const auto& [other, session] : sessions_) {
-    if (other != session_id && session.greeted && session.device.device_id() == s.device.device_id()) {
+    if (other != session_id && session.greeted &&
+        session.device.device_id() == s.device.device_id()) {
       out->push_back(CloseWorker{other, FailedPrecondition("the worker opened another stream")});
     }
   }
@@ -148,9 +163,11 @@ Actions ServiceCore::WorkerGone(int64_t now, uint64_t session_id) {
 }
 
 // epoch 0: whatever the epoch.
-void ServiceCore::LoseAssignments(int64_t now, const std::string& device_id, int64_t epoch, Actions* out) {
+void ServiceCore::LoseAssignments(int64_t now, const std::string& device_id, int64_t epoch,
+                                  Actions* out) {
   for (auto& [id, t] : trials_) {
-    if (t.stage == Stage::kAssigned && t.device_id == device_id && (epoch == 0 || t.epoch == epoch)) LoseTrial(now, id, out);
+    if (t.stage == Stage::kAssigned && t.device_id == device_id && (epoch == 0 || t.epoch == epoch))
+      LoseTrial(now, id, out);
   }
 }
 
@@ -164,7 +181,9 @@ void ServiceCore::LoseTrial(int64_t now, TrialId id, Actions* out) {
     DropTrial(id, out);
   } else if (t.losses >= config_.max_attempts) {
     ++t.attempt;  // a row of its own, beside those of the attempts
-    FinishWithoutRun(now, id, db::FailureKind::kPoisoned, fmt::format("given up: {} workers were lost while they ran it", t.losses), out);
+    FinishWithoutRun(now, id, db::FailureKind::kPoisoned,
+                     fmt::format("given up: {} workers were lost while they ran it", t.losses),
+                     out);
   } else {
     t.stage = Stage::kReady;
     MakeReady(job, id);
@@ -189,26 +208,35 @@ void ServiceCore::Acknowledge(uint64_t session_id, int64_t sequence, Actions* ou
   out->push_back(std::move(m));
 }
 
-// ---- dispatch --------------------------------------------------------------------------------------------------------
+// ---- dispatch
+// --------------------------------------------------------------------------------------------------------
 
 void ServiceCore::Dispatch(int64_t now, Actions* out) {
-  // One more assignment for each worker in turn, until nothing moves: early candidates spread over the devices.
+  // One more assignment for each worker in turn, until nothing moves: early candidates spread over
+  // the devices.
   for (bool moved = true; moved;) {
     moved = false;
     for (auto& [session_id, s] : sessions_) {
       const auto lease = leases_.find(s.epoch);
-      if (!s.greeted || s.draining || s.assigned.size() >= config_.max_in_flight || lease == leases_.end()) continue;
-      if (lease->second.device_id != s.device.device_id() || lease->second.incarnation != s.incarnation) continue;
+      if (!s.greeted || s.draining || s.assigned.size() >= config_.max_in_flight ||
+          lease == leases_.end())
+        continue;
+      if (lease->second.device_id != s.device.device_id() ||
+          lease->second.incarnation != s.incarnation)
+        continue;
       // Jobs take turns: the one after the last served comes first.
       Job* chosen = nullptr;
       TrialId trial = 0;
       auto consider = [&](Job* job) {
-        if (trial != 0 || !job->open() || job->cancelled() || job->phase == Phase::kEnding || job->ready.empty()) return;
+        if (trial != 0 || !job->open() || job->cancelled() || job->phase == Phase::kEnding ||
+            job->ready.empty())
+          return;
         if (job->spec.key() != s.device.key() || job->feature_set != s.device.feature_set()) return;
         trial = NextReady(s, job);
         if (trial != 0) chosen = job;
       };
-      for (auto it = jobs_.upper_bound(last_served_); it != jobs_.end(); ++it) consider(it->second.get());
+      for (auto it = jobs_.upper_bound(last_served_); it != jobs_.end(); ++it)
+        consider(it->second.get());
       for (auto& [id, job] : jobs_) consider(job.get());
       if (!chosen) continue;
       last_served_ = chosen->id;
@@ -222,12 +250,15 @@ void ServiceCore::Dispatch(int64_t now, Actions* out) {
 ServiceCore::TrialId ServiceCore::NextReady(const Session& s, Job* job) {
   if (job->phase == Phase::kFinals) {
     // Decisions are measured with the builders idle.
-    const bool building = std::any_of(builds_.begin(), builds_.end(), [&](const auto& b) { return trials_[b.second].job == job->id; });
+    const bool building = std::any_of(builds_.begin(), builds_.end(), [&](const auto& b) {
+      return trials_[b.second].job == job->id;
+    });
     if (building) return 0;
   }
   for (const TrialId id : job->ready) {
     const Trial& t = trials_[id];
-    const bool elsewhere = t.lost_on.contains(s.device.device_id()) && WorkersFor(*job) > t.lost_on.size();
+    const bool elsewhere =
+        t.lost_on.contains(s.device.device_id()) && WorkersFor(*job) > t.lost_on.size();
     if (!elsewhere) return id;
   }
   return 0;
@@ -274,8 +305,10 @@ void ServiceCore::Assign(int64_t now, uint64_t session_id, TrialId id, Actions* 
   for (const uint64_t seed : config_.seeds) spec.add_seeds(seed);
   spec.set_threads(job->spec.threads());
   spec.set_memory_limit_bytes(config_.run_memory_bytes);
-  // Without a time of the default: what a machine that does a tenth of a billion operations a second would need.
-  const double known = task.default_ns > 0 ? 2e9 + 300 * task.default_ns : 10e9 + 10 * task.prepared.flops;
+  // Without a time of the default: what a machine that does a tenth of a billion operations a
+  // second would need.
+  const double known =
+      task.default_ns > 0 ? 2e9 + 300 * task.default_ns : 10e9 + 10 * task.prepared.flops;
   t.limit_ns = static_cast<int64_t>(std::min(known, static_cast<double>(kMaxRunLimit)));
   t.assigned_ns = now;
   spec.set_time_limit_ns(t.limit_ns);
@@ -295,14 +328,17 @@ void ServiceCore::Assign(int64_t now, uint64_t session_id, TrialId id, Actions* 
   out->push_back(std::move(m));
 }
 
-// ---- tracker ---------------------------------------------------------------------------------------------------------
+// ---- tracker
+// ---------------------------------------------------------------------------------------------------------
 
 Actions ServiceCore::FromTracker(int64_t now, const v1::LeaseReply& message) {
   Actions out;
   switch (message.message_case()) {
     case v1::LeaseReply::kPresented:
-      lease_life_ns_ = std::clamp<int64_t>(message.presented().lease_life_ns(), kSecond, 600 * kSecond);
-      renew_every_ns_ = std::clamp<int64_t>(message.presented().renew_ns(), 100 * kMillisecond, lease_life_ns_ / 2);
+      lease_life_ns_ =
+          std::clamp<int64_t>(message.presented().lease_life_ns(), kSecond, 600 * kSecond);
+      renew_every_ns_ = std::clamp<int64_t>(message.presented().renew_ns(), 100 * kMillisecond,
+                                            lease_life_ns_ / 2);
       next_renew_ns_ = now;
       wants_.clear();  // the tracker's side of the new stream knows of none
       break;
@@ -356,7 +392,8 @@ void ServiceCore::UpdateWants(Actions* out) {
   if (!tracker_up_) return;
   std::map<std::string, uint32_t> wants;
   for (const auto& [id, job] : jobs_) {
-    if (job->open() && job->phase != Phase::kPreparing && job->phase != Phase::kEnding) wants[job->spec.key()] = kAllDevices;
+    if (job->open() && job->phase != Phase::kPreparing && job->phase != Phase::kEnding)
+      wants[job->spec.key()] = kAllDevices;
   }
   for (const auto& [key, count] : wants) {
     if (wants_.contains(key)) continue;
@@ -374,7 +411,9 @@ void ServiceCore::UpdateWants(Actions* out) {
   wants_ = wants;
   for (const auto& [epoch, lease] : std::map(leases_)) {
     if (wants.contains(lease.key)) continue;
-    const bool busy = std::any_of(trials_.begin(), trials_.end(), [&, e = epoch](const auto& t) { return t.second.stage == Stage::kAssigned && t.second.epoch == e; });
+    const bool busy = std::any_of(trials_.begin(), trials_.end(), [&, e = epoch](const auto& t) {
+      return t.second.stage == Stage::kAssigned && t.second.epoch == e;
+    });
     if (busy) continue;
     SendTracker m;
     m.message.mutable_release()->set_epoch(epoch);

@@ -3,7 +3,9 @@
 namespace whet::tuner {
 
 std::optional<search::LoggedTrial> ToLoggedTrial(const Task& task, const db::TrialRow& row) {
-  if (row.status != db::TrialStatus::kCounted || row.origin != db::Origin::kMeasured || db::IsRetried(row.failure)) return std::nullopt;
+  if (row.status != db::TrialStatus::kCounted || row.origin != db::Origin::kMeasured ||
+      db::IsRetried(row.failure))
+    return std::nullopt;
   search::LoggedTrial trial;
   trial.trace = row.trace_fingerprint();
   trial.point = task.PointOf(row.trace);
@@ -13,7 +15,9 @@ std::optional<search::LoggedTrial> ToLoggedTrial(const Task& task, const db::Tri
   return trial;
 }
 
-StatusOr<std::unique_ptr<JobSearch>> JobSearch::Create(const StartSearch& start, std::vector<SearchTask> tasks, int feature_count) {
+StatusOr<std::unique_ptr<JobSearch>> JobSearch::Create(const StartSearch& start,
+                                                       std::vector<SearchTask> tasks,
+                                                       int feature_count) {
   search::SchedulerOptions scheduling;
   scheduling.total_trials = start.total_trials;
   std::unique_ptr<JobSearch> s(new JobSearch(scheduling, feature_count));
@@ -23,8 +27,11 @@ StatusOr<std::unique_ptr<JobSearch>> JobSearch::Create(const StartSearch& start,
     options.seed = start.seed + t.index;
     options.strategy = start.random ? search::Strategy::kRandom : search::Strategy::kEvolution;
     options.floor_ns = t.task->floor_ns();
-    WHET_ASSIGN_OR_RETURN(auto search, search::TaskSearch::Create(&t.task->space(), start.random ? nullptr : &s->model_, std::to_string(t.index), options, t.log));
-    s->scheduler_.AddTask(search.get(), {t.weight, t.task->flops(), t.task->tag(), t.task->floor_ns()});
+    WHET_ASSIGN_OR_RETURN(auto search, search::TaskSearch::Create(
+                                           &t.task->space(), start.random ? nullptr : &s->model_,
+                                           std::to_string(t.index), options, t.log));
+    s->scheduler_.AddTask(search.get(),
+                          {t.weight, t.task->flops(), t.task->tag(), t.task->floor_ns()});
     s->searches_.push_back(std::move(search));
   }
   return s;
@@ -37,7 +44,10 @@ std::vector<Proposal> JobSearch::Ask(int n) {
     StatusOr<std::string> trace = task.task->TraceOf(a.point);
     if (!trace.ok()) {
       // The space and its schedules disagree; that is a fault of ours, and this point is out.
-      if (const Status s = scheduler_.Tell(a.task, a.point, {search::OutcomeKind::kFailed, 0, 0}, 0); !s.ok()) continue;
+      if (const Status s =
+              scheduler_.Tell(a.task, a.point, {search::OutcomeKind::kFailed, 0, 0}, 0);
+          !s.ok())
+        continue;
       continue;
     }
     const uint64_t token = next_token_++;
@@ -54,7 +64,9 @@ Status JobSearch::Tell(const TellSearch& told) {
   pending_.erase(it);
   search::Outcome outcome;
   switch (told.kind) {
-    case TellKind::kMeasured: outcome = {search::OutcomeKind::kMeasured, told.latency_ns, told.noise}; break;
+    case TellKind::kMeasured:
+      outcome = {search::OutcomeKind::kMeasured, told.latency_ns, told.noise};
+      break;
     case TellKind::kFailed: outcome = {search::OutcomeKind::kFailed, 0, 0}; break;
     case TellKind::kLost: outcome = {search::OutcomeKind::kLost, 0, 0}; break;
   }

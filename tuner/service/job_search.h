@@ -1,6 +1,6 @@
-// The search of one job: a TaskSearch for each of its tasks, one cost model, and the scheduler that deals trials to them.
-// Turns points into traces and back. Owned and used by the service's search thread alone; the tasks' spaces may be read by
-// others meanwhile.
+// The search of one job: a TaskSearch for each of its tasks, one cost model, and the scheduler that
+// deals trials to them. Turns points into traces and back. Owned and used by the service's search
+// thread alone; the tasks' spaces may be read by others meanwhile.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,7 +19,8 @@
 
 namespace whet::tuner {
 
-// A row of the log as the search sees it; nullopt: it says nothing about the candidate (its device was lost, it is late).
+// A row of the log as the search sees it; nullopt: it says nothing about the candidate (its device
+// was lost, it is late).
 std::optional<search::LoggedTrial> ToLoggedTrial(const Task& task, const db::TrialRow& row);
 
 struct SearchTask {
@@ -31,7 +32,9 @@ struct SearchTask {
 
 class JobSearch {
  public:
-  static StatusOr<std::unique_ptr<JobSearch>> Create(const StartSearch& start, std::vector<SearchTask> tasks, int feature_count);
+  static StatusOr<std::unique_ptr<JobSearch>> Create(const StartSearch& start,
+                                                     std::vector<SearchTask> tasks,
+                                                     int feature_count);
 
   // At most n. A point whose trace cannot be made is told as failed and passed over.
   std::vector<Proposal> Ask(int n);
@@ -40,7 +43,8 @@ class JobSearch {
   bool Done() const { return scheduler_.Done(); }
 
  private:
-  JobSearch(search::SchedulerOptions options, int feature_count) : model_(feature_count), scheduler_(options) {}
+  JobSearch(search::SchedulerOptions options, int feature_count)
+      : model_(feature_count), scheduler_(options) {}
 
   struct Pending {
     int task;  // in scheduler_

@@ -13,25 +13,43 @@ namespace {
 constexpr uint32_t kMaxThreads = 1024;
 constexpr int64_t kMaxTrials = 1'000'000'000;
 constexpr size_t kMaxNameBytes = 4096;
-constexpr double kFinalMargin = 1.05;  // candidates this much slower than the default are not worth a final
+// Candidates this much slower than the default are not worth a final.
+constexpr double kFinalMargin = 1.05;
 constexpr int64_t kFinalNs = 400 * kMillisecond;  // what one costs, for planning
 
 Status CheckSpec(const v1::JobSpec& spec, const CoreConfig& config) {
-  if (!IsDeviceKey(spec.key())) return InvalidArgument("'{}' is not a device key: {}", spec.key().substr(0, 64), kDeviceKeyRule);
+  if (!IsDeviceKey(spec.key()))
+    return InvalidArgument("'{}' is not a device key: {}", spec.key().substr(0, 64),
+                           kDeviceKeyRule);
   if (spec.tasks().empty()) return InvalidArgument("the job has no tasks");
-  if (static_cast<size_t>(spec.tasks_size()) > config.max_tasks) return InvalidArgument("the job has {} tasks, the limit is {}", spec.tasks_size(), config.max_tasks);
-  if (spec.threads() < 1 || spec.threads() > kMaxThreads) return InvalidArgument("threads is {}, the limits are 1 and {}", spec.threads(), kMaxThreads);
-  if (spec.trials() < 0 || spec.trials() > kMaxTrials || spec.time_limit_ns() < 0) return InvalidArgument("a negative or absurd budget");
-  if (spec.trials() == 0 && spec.time_limit_ns() == 0) return InvalidArgument("the job has no budget: neither trials nor time");
-  if (!spec.strategy().empty() && spec.strategy() != "evolutionary" && spec.strategy() != "random") {
-    return InvalidArgument("strategy '{}' does not exist; there are evolutionary and random", spec.strategy().substr(0, 64));
+  if (static_cast<size_t>(spec.tasks_size()) > config.max_tasks)
+    return InvalidArgument("the job has {} tasks, the limit is {}", spec.tasks_size(),
+                           config.max_tasks);
+  if (spec.threads() < 1 || spec.threads() > kMaxThreads)
+    return InvalidArgument("threads is {}, the limits are 1 and {}", spec.threads(), kMaxThreads);
+  if (spec.trials() < 0 || spec.trials() > kMaxTrials || spec.time_limit_ns() < 0)
+    return InvalidArgument("a negative or absurd budget");
+  if (spec.trials() == 0 && spec.time_limit_ns() == 0)
+    return InvalidArgument("the job has no budget: neither trials nor time");
+  if (!spec.strategy().empty() && spec.strategy() != "evolutionary" &&
+      spec.strategy() != "random") {
+    return InvalidArgument("strategy '{}' does not exist; there are evolutionary and random",
+                           spec.strategy().substr(0, 64));
   }
   std::set<Fingerprint> seen;
   for (const v1::TaskSpec& t : spec.tasks()) {
-    if (t.workload().empty() || t.workload().size() > db::kMaxWorkloadBytes) return InvalidArgument("task '{}': its workload has {} bytes, the limits are 1 and {}", t.name().substr(0, 100), t.workload().size(), db::kMaxWorkloadBytes);
-    if (t.name().size() > kMaxNameBytes || t.op_summary().size() > kMaxNameBytes) return InvalidArgument("a task's name is longer than {} bytes", kMaxNameBytes);
-    if (!std::isfinite(t.weight()) || t.weight() < 0) return InvalidArgument("task '{}': weight {} is not a count", t.name().substr(0, 100), t.weight());
-    if (!seen.insert(FingerprintOf(t.workload())).second) return InvalidArgument("task '{}': the same workload twice; give it once, with the sum of the weights", t.name().substr(0, 100));
+    if (t.workload().empty() || t.workload().size() > db::kMaxWorkloadBytes)
+      return InvalidArgument("task '{}': its workload has {} bytes, the limits are 1 and {}",
+                             t.name().substr(0, 100), t.workload().size(), db::kMaxWorkloadBytes);
+    if (t.name().size() > kMaxNameBytes || t.op_summary().size() > kMaxNameBytes)
+      return InvalidArgument("a task's name is longer than {} bytes", kMaxNameBytes);
+    if (!std::isfinite(t.weight()) || t.weight() < 0)
+      return InvalidArgument("task '{}': weight {} is not a count", t.name().substr(0, 100),
+                             t.weight());
+    if (!seen.insert(FingerprintOf(t.workload())).second)
+      return InvalidArgument(
+          "task '{}': the same workload twice; give it once, with the sum of the weights",
+          t.name().substr(0, 100));
   }
   return OkStatus();
 }
@@ -41,7 +59,9 @@ std::string SpecText(const v1::JobSpec& spec) {
   v1::JobSpec brief = spec;
   for (v1::TaskSpec& t : *brief.mutable_tasks()) t.set_workload(FingerprintOf(t.workload()).Hex());
   std::string json;
-  if (!google::protobuf::util::MessageToJsonString(brief, &json).ok() || json.size() > db::kMaxSpecBytes) return "{}";
+  if (!google::protobuf::util::MessageToJsonString(brief, &json).ok() ||
+      json.size() > db::kMaxSpecBytes)
+    return "{}";
   return json;
 }
 
@@ -69,7 +89,8 @@ const ServiceCore::Job* ServiceCore::FindJob(const std::string& id) const {
 }
 
 size_t ServiceCore::open_jobs() const {
-  return static_cast<size_t>(std::count_if(jobs_.begin(), jobs_.end(), [](const auto& j) { return j.second->open(); }));
+  return static_cast<size_t>(
+      std::count_if(jobs_.begin(), jobs_.end(), [](const auto& j) { return j.second->open(); }));
 }
 
 bool ServiceCore::Terminal(const std::string& id) const {
@@ -77,11 +98,14 @@ bool ServiceCore::Terminal(const std::string& id) const {
   return !job || !job->open();
 }
 
-Status ServiceCore::Submit(int64_t now, const std::string& id, const v1::JobSpec& spec, const std::string& target, const std::string& feature_set,
+Status ServiceCore::Submit(int64_t now, const std::string& id, const v1::JobSpec& spec,
+                           const std::string& target, const std::string& feature_set,
                            int64_t wall_ms, Actions* out) {
   WHET_RETURN_IF_ERROR(CheckSpec(spec, config_));
   if (FindJob(id)) return InvalidArgument("job '{}' exists", id);
-  if (open_jobs() >= config_.max_jobs) return ResourceExhausted("{} jobs are under way, the limit; try again when one has ended", open_jobs());
+  if (open_jobs() >= config_.max_jobs)
+    return ResourceExhausted("{} jobs are under way, the limit; try again when one has ended",
+                             open_jobs());
   auto job = std::make_unique<Job>();
   job->id = id;
   job->spec = spec;
@@ -104,7 +128,9 @@ Status ServiceCore::Submit(int64_t now, const std::string& id, const v1::JobSpec
     tickets_[ticket] = {};
     out->push_back(AppendRow{ticket, db::WorkloadRow{t.workload(), t.op_summary()}});
   }
-  for (uint32_t i = 0; i < j->tasks.size(); ++i) out->push_back(PrepareTask{id, i, spec.tasks(static_cast<int>(i)).workload(), target, j->tasks[i].key});
+  for (uint32_t i = 0; i < j->tasks.size(); ++i)
+    out->push_back(
+        PrepareTask{id, i, spec.tasks(static_cast<int>(i)).workload(), target, j->tasks[i].key});
   return OkStatus();
 }
 
@@ -121,7 +147,8 @@ void ServiceCore::AppendJobRow(Job* job, v1::JobState state, Ticket ticket, Acti
   out->push_back(AppendRow{number, std::move(row)});
 }
 
-Actions ServiceCore::TaskPrepared(int64_t now, const std::string& id, uint32_t index, StatusOr<PreparedTask> prepared) {
+Actions ServiceCore::TaskPrepared(int64_t now, const std::string& id, uint32_t index,
+                                  StatusOr<PreparedTask> prepared) {
   Actions out;
   Job* job = FindJob(id);
   if (!job || job->phase != Phase::kPreparing || index >= job->tasks.size()) return out;
@@ -136,7 +163,8 @@ Actions ServiceCore::TaskPrepared(int64_t now, const std::string& id, uint32_t i
     task.measured = task.prepared.tried;
     task.default_ns = task.prepared.default_ns;
     task.best_ns = task.default_ns;
-    for (const LoggedTrace& t : task.prepared.best) KeepContender(job, &task, {t.trace, "", 0, t.median_ns, t.ratio, t.final}, &out);
+    for (const LoggedTrace& t : task.prepared.best)
+      KeepContender(job, &task, {t.trace, "", 0, t.median_ns, t.ratio, t.final}, &out);
     if (!task.best.empty()) {
       const double best = Estimate(task, task.best.front());
       task.best_ns = task.default_ns > 0 ? std::min(task.default_ns, best) : best;
@@ -144,9 +172,12 @@ Actions ServiceCore::TaskPrepared(int64_t now, const std::string& id, uint32_t i
     }
     job->before += task.measured;
   }
-  const bool all = std::none_of(job->tasks.begin(), job->tasks.end(), [](const TaskState& t) { return t.phase == TaskPhase::kPreparing; });
+  const bool all = std::none_of(job->tasks.begin(), job->tasks.end(), [](const TaskState& t) {
+    return t.phase == TaskPhase::kPreparing;
+  });
   if (all) {
-    const int64_t missing = job->spec.trials() > 0 ? std::max<int64_t>(job->spec.trials() - job->before, 0) : -1;
+    const int64_t missing =
+        job->spec.trials() > 0 ? std::max<int64_t>(job->spec.trials() - job->before, 0) : -1;
     out.push_back(JobPrepared{id, job->before, std::max<int64_t>(missing, 0)});
     if (job->cancelled()) {
       End(now, job, v1::JOB_CANCELLED, "", &out);
@@ -158,7 +189,9 @@ Actions ServiceCore::TaskPrepared(int64_t now, const std::string& id, uint32_t i
   return out;
 }
 
-bool ServiceCore::HasBudget(const Job& job) const { return job.spec.trials() == 0 || Measured(job) < job.spec.trials(); }
+bool ServiceCore::HasBudget(const Job& job) const {
+  return job.spec.trials() == 0 || Measured(job) < job.spec.trials();
+}
 
 int64_t ServiceCore::Measured(const Job& job) const {
   int64_t n = 0;
@@ -166,22 +199,30 @@ int64_t ServiceCore::Measured(const Job& job) const {
   return n;
 }
 
-double ServiceCore::Estimate(const TaskState& task, const Contender& c) { return c.ratio > 0 && task.default_ns > 0 ? c.ratio * task.default_ns : c.median_ns; }
+double ServiceCore::Estimate(const TaskState& task, const Contender& c) {
+  return c.ratio > 0 && task.default_ns > 0 ? c.ratio * task.default_ns : c.median_ns;
+}
 
-// Indices of the task's contenders that want a final: until the one in front has had its own. (A final can take its
-// subject out of the lead; then the next ones are heard. Each is heard once, and a later job finds it in the log.)
+// Indices of the task's contenders that want a final: until the one in front has had its own. (A
+// final can take its subject out of the lead; then the next ones are heard. Each is heard once, and
+// a later job finds it in the log.)
 std::vector<size_t> ServiceCore::FinalsOf(const Job& job, const TaskState& task) const {
   std::vector<size_t> r;
   if (task.best.empty() || task.best.front().final) return r;
-  const auto wanted = static_cast<size_t>(job.spec.finals() > 0 ? static_cast<int>(std::min<uint32_t>(job.spec.finals(), 16)) : config_.finals_per_task);
+  const auto wanted = static_cast<size_t>(
+      job.spec.finals() > 0 ? static_cast<int>(std::min<uint32_t>(job.spec.finals(), 16))
+                            : config_.finals_per_task);
   for (size_t i = 0; i < task.best.size() && i < wanted; ++i) {
     const Contender& c = task.best[i];
-    if (!c.final && c.trace != task.prepared.default_trace && Estimate(task, c) < task.default_ns * kFinalMargin) r.push_back(i);
+    if (!c.final && c.trace != task.prepared.default_trace &&
+        Estimate(task, c) < task.default_ns * kFinalMargin)
+      r.push_back(i);
   }
   return r;
 }
 
-// ---- baseline --------------------------------------------------------------------------------------------------------
+// ---- baseline
+// --------------------------------------------------------------------------------------------------------
 
 void ServiceCore::BeginBaselines(int64_t now, Job* job, Actions* out) {
   job->phase = Phase::kBaseline;
@@ -205,7 +246,9 @@ void ServiceCore::BeginBaseline(Job* job, uint32_t index, Actions* out) {
   Build(NewTrial(job, index, Kind::kDefault, job->tasks[index].prepared.default_trace, 0), out);
 }
 
-Actions ServiceCore::ExpectedReady(int64_t now, const std::string& id, uint32_t index, const Status& status, const std::string& sha256, uint64_t bytes) {
+Actions ServiceCore::ExpectedReady(int64_t now, const std::string& id, uint32_t index,
+                                   const Status& status, const std::string& sha256,
+                                   uint64_t bytes) {
   Actions out;
   Job* job = FindJob(id);
   if (!job || job->phase != Phase::kBaseline || index >= job->tasks.size()) return out;
@@ -234,10 +277,15 @@ void ServiceCore::MaybeEndBaselines(int64_t now, Job* job, Actions* out) {
     any = true;
     if (t.expected_object.empty() || t.baseline_object.empty() || t.default_ns <= 0) return;
   }
-  const bool all_failed = std::all_of(job->tasks.begin(), job->tasks.end(), [](const TaskState& t) { return t.phase == TaskPhase::kFailed; });
+  const bool all_failed = std::all_of(job->tasks.begin(), job->tasks.end(), [](const TaskState& t) {
+    return t.phase == TaskPhase::kFailed;
+  });
   if (all_failed) {
     const TaskState& first = job->tasks[0];
-    End(now, job, v1::JOB_FAILED, fmt::format("none of its {} tasks can be tuned; '{}': {}", job->tasks.size(), first.spec.name(), first.error), out);
+    End(now, job, v1::JOB_FAILED,
+        fmt::format("none of its {} tasks can be tuned; '{}': {}", job->tasks.size(),
+                    first.spec.name(), first.error),
+        out);
   } else if (!any) {
     End(now, job, v1::JOB_DONE, "", out);
   } else if (HasBudget(*job) && !SearchTimeIsUp(now, *job)) {
@@ -255,7 +303,8 @@ void ServiceCore::FailTask(Job* job, uint32_t index, const std::string& why, Act
   task.error = db::CleanText(why, 500);
   for (const TrialId id : std::set(job->live)) {
     Trial& t = trials_[id];
-    if (t.task == index && (t.stage == Stage::kBuilding || t.stage == Stage::kReady)) DropTrial(id, out);
+    if (t.task == index && (t.stage == Stage::kBuilding || t.stage == Stage::kReady))
+      DropTrial(id, out);
   }
   job->snapshot_due = true;
 }
@@ -272,14 +321,16 @@ void ServiceCore::TaskDone(Job* job, TaskState* task) {
   job->snapshot_due = true;
 }
 
-// ---- search ----------------------------------------------------------------------------------------------------------
+// ---- search
+// ----------------------------------------------------------------------------------------------------------
 
 bool ServiceCore::SearchTimeIsUp(int64_t now, const Job& job) const {
   const int64_t limit = job.spec.time_limit_ns();
   if (limit == 0 || job.started_ns == 0) return false;
   // Some of it is for the finals.
   const auto workers = static_cast<int64_t>(std::max<size_t>(WorkersFor(job), 1));
-  const int64_t finals = static_cast<int64_t>(job.tasks.size()) * config_.finals_per_task * kFinalNs / workers;
+  const int64_t finals =
+      static_cast<int64_t>(job.tasks.size()) * config_.finals_per_task * kFinalNs / workers;
   return now - job.started_ns >= limit - std::min(finals, limit / 4);
 }
 
@@ -300,7 +351,8 @@ void ServiceCore::BeginSearch(int64_t now, Job* job, Actions* out) {
     start.tasks.push_back(i);
     start.weights.push_back(task.spec.weight());
   }
-  if (job->spec.trials() > 0) start.total_trials = static_cast<int>(std::max<int64_t>(job->spec.trials() - elsewhere, 0));
+  if (job->spec.trials() > 0)
+    start.total_trials = static_cast<int>(std::max<int64_t>(job->spec.trials() - elsewhere, 0));
   out->push_back(std::move(start));
   job->snapshot_due = true;
 }
@@ -327,7 +379,8 @@ size_t ServiceCore::Unassigned(const Job& job) const {
 
 size_t ServiceCore::InFlight(const Job& job) const { return job.live.size() - Unassigned(job); }
 
-// Keeps enough candidates built and building that no device waits, and no more: each is chosen with what is known then.
+// Keeps enough candidates built and building that no device waits, and no more: each is chosen with
+// what is known then.
 void ServiceCore::Pump(int64_t now, Job* job, Actions* out) {
   if (job->phase != Phase::kSearch || !job->search_started || job->cancelled()) return;
   if (!job->search_done && SearchTimeIsUp(now, *job)) {
@@ -349,7 +402,8 @@ void ServiceCore::Pump(int64_t now, Job* job, Actions* out) {
   }
 }
 
-Actions ServiceCore::Proposed(int64_t now, const std::string& id, std::vector<Proposal> proposals, bool done) {
+Actions ServiceCore::Proposed(int64_t now, const std::string& id, std::vector<Proposal> proposals,
+                              bool done) {
   Actions out;
   Job* job = FindJob(id);
   if (!job || !job->asked) return out;
@@ -368,12 +422,14 @@ Actions ServiceCore::Proposed(int64_t now, const std::string& id, std::vector<Pr
     }
     Build(NewTrial(job, p.task, Kind::kSearch, p.trace, p.token), &out);
   }
-  // With proposals in hand, asking again at once is up to the next step; without, to the next result.
+  // With proposals in hand, asking again at once is up to the next step; without, to the next
+  // result.
   if (!proposals.empty() || job->search_done) Pump(now, job, &out);
   return out;
 }
 
-// ---- finals ----------------------------------------------------------------------------------------------------------
+// ---- finals
+// ----------------------------------------------------------------------------------------------------------
 
 void ServiceCore::BeginFinals(int64_t now, Job* job, Actions* out) {
   job->phase = Phase::kFinals;
@@ -410,14 +466,17 @@ bool ServiceCore::AddFinals(Job* job, uint32_t index, Actions* out) {
 
 bool ServiceCore::FinalsTimeIsUp(int64_t now, const Job& job) const {
   const int64_t limit = job.spec.time_limit_ns();
-  return limit > 0 && job.started_ns != 0 && now - job.started_ns > limit + std::max(2 * kSecond, limit / 20);
+  return limit > 0 && job.started_ns != 0 &&
+         now - job.started_ns > limit + std::max(2 * kSecond, limit / 20);
 }
 
 // Looks whether a phase is over. Called after anything that may have ended one.
 void ServiceCore::JobStep(int64_t now, Job* job, Actions* out) {
   if (!job->open() || job->phase == Phase::kEnding) return;
   if (job->cancelled()) {
-    if (job->phase != Phase::kPreparing && (InFlight(*job) == 0 || now >= job->cancel_ns + config_.cancel_grace_ns)) End(now, job, v1::JOB_CANCELLED, "", out);
+    if (job->phase != Phase::kPreparing &&
+        (InFlight(*job) == 0 || now >= job->cancel_ns + config_.cancel_grace_ns))
+      End(now, job, v1::JOB_CANCELLED, "", out);
     return;
   }
   switch (job->phase) {
@@ -429,7 +488,8 @@ void ServiceCore::JobStep(int64_t now, Job* job, Actions* out) {
       if (late) DropUnassigned(job, out);
       for (uint32_t i = 0; i < job->tasks.size(); ++i) {
         if (job->tasks[i].phase != TaskPhase::kFinals) continue;
-        const bool open = std::any_of(job->live.begin(), job->live.end(), [&](TrialId id) { return trials_[id].task == i; });
+        const bool open = std::any_of(job->live.begin(), job->live.end(),
+                                      [&](TrialId id) { return trials_[id].task == i; });
         if (!open && (late || !AddFinals(job, i, out))) TaskDone(job, &job->tasks[i]);
       }
       if (job->live.empty()) End(now, job, v1::JOB_DONE, "", out);
@@ -447,7 +507,8 @@ void ServiceCore::DropUnassigned(Job* job, Actions* out) {
   }
 }
 
-// ---- endings ---------------------------------------------------------------------------------------------------------
+// ---- endings
+// ---------------------------------------------------------------------------------------------------------
 
 Status ServiceCore::Cancel(int64_t now, const std::string& id, Actions* out) {
   Job* job = FindJob(id);
@@ -459,7 +520,8 @@ Status ServiceCore::Cancel(int64_t now, const std::string& id, Actions* out) {
   return OkStatus();
 }
 
-void ServiceCore::End(int64_t now, Job* job, v1::JobState state, const std::string& error, Actions* out) {
+void ServiceCore::End(int64_t now, Job* job, v1::JobState state, const std::string& error,
+                      Actions* out) {
   if (job->phase == Phase::kEnding || job->phase == Phase::kOver) return;
   const bool searching = job->phase == Phase::kSearch;
   job->phase = Phase::kEnding;
@@ -473,7 +535,9 @@ void ServiceCore::End(int64_t now, Job* job, v1::JobState state, const std::stri
   }
   if (searching) out->push_back(EndSearch{job->id});
   for (TaskState& task : job->tasks) {
-    if (task.phase == TaskPhase::kSearch || task.phase == TaskPhase::kFinals || task.phase == TaskPhase::kBaseline) TaskDone(job, &task);
+    if (task.phase == TaskPhase::kSearch || task.phase == TaskPhase::kFinals ||
+        task.phase == TaskPhase::kBaseline)
+      TaskDone(job, &task);
     for (const std::string& blob : {task.expected_object, task.baseline_object}) {
       if (!blob.empty()) out->push_back(DropBlob{blob});
     }
@@ -489,7 +553,8 @@ void ServiceCore::End(int64_t now, Job* job, v1::JobState state, const std::stri
   AppendJobRow(job, state, ticket, out);
 }
 
-// ---- progress --------------------------------------------------------------------------------------------------------
+// ---- progress
+// --------------------------------------------------------------------------------------------------------
 
 v1::JobSnapshot ServiceCore::MakeSnapshot(int64_t now, const Job& job, bool with_tasks) const {
   v1::JobSnapshot s;
@@ -508,18 +573,22 @@ v1::JobSnapshot ServiceCore::MakeSnapshot(int64_t now, const Job& job, bool with
   const int64_t elapsed = std::max<int64_t>((job.ended_ns != 0 ? job.ended_ns : now) - begin, 0);
   s.set_elapsed_ns(elapsed);
   if (job.open() && job.started_ns != 0) {
-    int64_t remaining = job.spec.time_limit_ns() > 0 ? std::max<int64_t>(job.spec.time_limit_ns() - elapsed, 0) : 0;
+    int64_t remaining =
+        job.spec.time_limit_ns() > 0 ? std::max<int64_t>(job.spec.time_limit_ns() - elapsed, 0) : 0;
     const int64_t fresh = s.trials_done() - job.before;
     if (job.spec.trials() > 0 && fresh > 0) {
       const double per_trial = static_cast<double>(elapsed) / static_cast<double>(fresh);
-      const auto by_trials = static_cast<int64_t>(per_trial * static_cast<double>(std::max<int64_t>(job.spec.trials() - s.trials_done(), 0)));
+      const auto by_trials =
+          static_cast<int64_t>(per_trial * static_cast<double>(std::max<int64_t>(
+                                               job.spec.trials() - s.trials_done(), 0)));
       remaining = job.spec.time_limit_ns() > 0 ? std::min(remaining, by_trials) : by_trials;
     }
     s.set_remaining_ns(remaining);
   }
   s.set_workers(static_cast<uint32_t>(WorkersFor(job)));
   double default_total = 0, best_total = 0;
-  static constexpr const char* kPhaseNames[] = {"preparing", "baseline", "search", "finals", "done", "failed"};
+  static constexpr const char* kPhaseNames[] = {"preparing", "baseline", "search",
+                                                "finals",    "done",     "failed"};
   for (const TaskState& t : job.tasks) {
     if (t.default_ns > 0 && t.best_ns > 0) {
       default_total += t.spec.weight() * t.default_ns;
@@ -568,7 +637,8 @@ void ServiceCore::PublishSnapshot(int64_t now, Job* job, Actions* out) {
   out->push_back(Publish{job->id, std::move(event), false});
 }
 
-// ---- time ------------------------------------------------------------------------------------------------------------
+// ---- time
+// ------------------------------------------------------------------------------------------------------------
 
 Actions ServiceCore::Tick(int64_t now) {
   Actions out;
@@ -585,7 +655,8 @@ Actions ServiceCore::Tick(int64_t now) {
   for (const auto& [id, s] : sessions_) {
     if (now - s.heard_ns > 5 * config_.heartbeat_ns) silent.push_back(id);
   }
-  for (const uint64_t id : silent) out.push_back(CloseWorker{id, DeadlineExceeded("no heartbeat for too long")});
+  for (const uint64_t id : silent)
+    out.push_back(CloseWorker{id, DeadlineExceeded("no heartbeat for too long")});
   if (tracker_up_ && now >= next_renew_ns_ && !leases_.empty()) {
     next_renew_ns_ = now + renew_every_ns_;
     SendTracker m;
@@ -605,14 +676,18 @@ Actions ServiceCore::Tick(int64_t now) {
     LoseAssignments(now, device, 0, &out);
   }
   for (auto& [id, t] : trials_) {
-    if (t.stage == Stage::kAssigned && now > t.assigned_ns + 3 * t.limit_ns + 120 * kSecond) LoseTrial(now, id, &out);
+    if (t.stage == Stage::kAssigned && now > t.assigned_ns + 3 * t.limit_ns + 120 * kSecond)
+      LoseTrial(now, id, &out);
   }
   for (auto& [id, job] : jobs_) {
     if (!job->open()) continue;
     if (WorkersFor(*job) > 0 || job->phase == Phase::kPreparing || job->phase == Phase::kEnding) {
       job->device_seen_ns = now;
     } else if (now - job->device_seen_ns > config_.no_device_after_ns) {
-      End(now, job.get(), v1::JOB_NO_DEVICE, fmt::format("no device with the key '{}' took it for {} s", job->spec.key(), (now - job->device_seen_ns) / kSecond), &out);
+      End(now, job.get(), v1::JOB_NO_DEVICE,
+          fmt::format("no device with the key '{}' took it for {} s", job->spec.key(),
+                      (now - job->device_seen_ns) / kSecond),
+          &out);
       continue;
     }
     JobStep(now, job.get(), &out);

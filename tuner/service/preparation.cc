@@ -17,7 +17,8 @@ bool SameProgram(const db::TrialRow& row, const Task& task, int64_t codegen_vers
 
 }  // namespace
 
-StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& request, db::LogReader& log, int64_t codegen_version) {
+StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& request,
+                                      db::LogReader& log, int64_t codegen_version) {
   PreparedTask p;
   p.op_summary = task.op_summary();
   p.initial_program = task.initial_program();
@@ -25,14 +26,18 @@ StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& reque
   p.buffers = task.buffers();
   p.flops = task.flops();
   p.floor_ns = task.floor_ns();
-  WHET_ASSIGN_OR_RETURN(const db::TriedTraces tried, log.Tried(request.key, codegen_version, p.initial_program));
+  WHET_ASSIGN_OR_RETURN(const db::TriedTraces tried,
+                        log.Tried(request.key, codegen_version, p.initial_program));
   p.tried = static_cast<int64_t>(tried.traces.size());
   std::map<Fingerprint, LoggedTrace> valid;
   std::set<Fingerprint> failed;
   const auto visit = [&](const db::TrialRow& row) {
-    // A job that is taken up again must not reuse its numbers: rows of one number are deliveries of one trial.
+    // A job that is taken up again must not reuse its numbers: rows of one number are deliveries of
+    // one trial.
     if (row.ids.job_id == request.job) p.next_trial = std::max(p.next_trial, row.ids.trial + 1);
-    if (row.status != db::TrialStatus::kCounted || row.origin != db::Origin::kMeasured || !SameProgram(row, task, codegen_version)) return true;
+    if (row.status != db::TrialStatus::kCounted || row.origin != db::Origin::kMeasured ||
+        !SameProgram(row, task, codegen_version))
+      return true;
     if (row.failure != db::FailureKind::kOk) {
       if (!db::IsRetried(row.failure)) failed.insert(row.trace_fingerprint());
       return true;
@@ -44,20 +49,26 @@ StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& reque
     }
     LoggedTrace& t = valid[row.trace_fingerprint()];
     const bool final = row.rung == 4;
-    if (t.trace.empty() || final || !t.final) t = {row.trace, row.median_ns, row.baseline_ratio.value_or(0), final};
+    if (t.trace.empty() || final || !t.final)
+      t = {row.trace, row.median_ns, row.baseline_ratio.value_or(0), final};
     return true;
   };
   WHET_RETURN_IF_ERROR(log.ForEachTrial(&request.key, visit).status());
   for (auto& [fingerprint, t] : valid) {
     if (!failed.contains(fingerprint)) p.best.push_back(std::move(t));
   }
-  const auto estimate = [&](const LoggedTrace& t) { return t.ratio > 0 && p.default_ns > 0 ? t.ratio * p.default_ns : t.median_ns; };
-  std::stable_sort(p.best.begin(), p.best.end(), [&](const LoggedTrace& a, const LoggedTrace& b) { return estimate(a) < estimate(b); });
+  const auto estimate = [&](const LoggedTrace& t) {
+    return t.ratio > 0 && p.default_ns > 0 ? t.ratio * p.default_ns : t.median_ns;
+  };
+  std::stable_sort(p.best.begin(), p.best.end(), [&](const LoggedTrace& a, const LoggedTrace& b) {
+    return estimate(a) < estimate(b);
+  });
   if (p.best.size() > kLoggedBest) p.best.resize(kLoggedBest);
   return p;
 }
 
-StatusOr<std::vector<search::LoggedTrial>> ReadLogged(const Task& task, const db::RecordKey& key, db::LogReader& log, int64_t codegen_version) {
+StatusOr<std::vector<search::LoggedTrial>> ReadLogged(const Task& task, const db::RecordKey& key,
+                                                      db::LogReader& log, int64_t codegen_version) {
   std::vector<search::LoggedTrial> logged;
   const auto visit = [&](const db::TrialRow& row) {
     if (!SameProgram(row, task, codegen_version)) return true;
@@ -68,14 +79,17 @@ StatusOr<std::vector<search::LoggedTrial>> ReadLogged(const Task& task, const db
   return logged;
 }
 
-StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request, db::LogReader& log) {
-  if (request.queries_size() > kMaxQueries) return InvalidArgument("{} queries, the limit is {}", request.queries_size(), kMaxQueries);
+StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request,
+                                          db::LogReader& log) {
+  if (request.queries_size() > kMaxQueries)
+    return InvalidArgument("{} queries, the limit is {}", request.queries_size(), kMaxQueries);
   v1::GetRecordsReply reply;
   for (const v1::RecordQuery& q : request.queries()) {
     db::BestQuery query;
     WHET_ASSIGN_OR_RETURN(query.key.workload, ParseFingerprint(q.workload_fingerprint()));
     WHET_ASSIGN_OR_RETURN(query.initial_program, ParseFingerprint(q.initial_program()));
-    WHET_ASSIGN_OR_RETURN(query.key.cache_mode, db::ParseCacheMode(q.cache_mode().empty() ? "warm" : q.cache_mode()));
+    WHET_ASSIGN_OR_RETURN(query.key.cache_mode,
+                          db::ParseCacheMode(q.cache_mode().empty() ? "warm" : q.cache_mode()));
     query.key.target = q.feature_set();
     query.key.threads = static_cast<int>(std::min<uint32_t>(q.threads(), 1 << 20));
     query.codegen_version = q.codegen_version();
@@ -96,25 +110,34 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request, 
   return reply;
 }
 
-StatusOr<JobTarget> ChooseTarget(const v1::JobSpec& spec, const v1::ListDevicesReply& devices, const SpaceProvider& spaces) {
+StatusOr<JobTarget> ChooseTarget(const v1::JobSpec& spec, const v1::ListDevicesReply& devices,
+                                 const SpaceProvider& spaces) {
   std::map<std::string, const v1::DeviceEntry*> by_features;
-  for (const v1::DeviceEntry& d : devices.devices()) by_features.emplace(d.device().feature_set(), &d);
+  for (const v1::DeviceEntry& d : devices.devices())
+    by_features.emplace(d.device().feature_set(), &d);
   if (by_features.empty()) {
     std::vector<std::string> known(devices.known_keys().begin(), devices.known_keys().end());
-    return NotFound("no device has the key '{}'; the keys are: {}", spec.key().substr(0, 64), known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+    return NotFound("no device has the key '{}'; the keys are: {}", spec.key().substr(0, 64),
+                    known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
   }
   if (by_features.size() > 1) {
     std::string list;
-    for (const auto& [features, d] : by_features) list += fmt::format("{}{} ({})", list.empty() ? "" : "; ", d->device().device_id(), features);
-    return FailedPrecondition("the devices of key '{}' have different instruction sets: {}; give each kind a key of its own", spec.key(), list);
+    for (const auto& [features, d] : by_features)
+      list += fmt::format("{}{} ({})", list.empty() ? "" : "; ", d->device().device_id(), features);
+    return FailedPrecondition(
+        "the devices of key '{}' have different instruction sets: {}; give each kind a key of its "
+        "own",
+        spec.key(), list);
   }
   JobTarget target;
   const v1::DeviceIdentity& device = by_features.begin()->second->device();
   target.target = spec.target().empty() ? device.target() : spec.target();
   WHET_ASSIGN_OR_RETURN(target.feature_set, spaces.FeatureSetOf(target.target));
   if (target.feature_set != device.feature_set()) {
-    return FailedPrecondition("the devices of key '{}' are '{}', the job is for '{}'; records are kept for the device's own instruction set: leave the target out",
-                              spec.key(), device.feature_set(), target.feature_set);
+    return FailedPrecondition(
+        "the devices of key '{}' are '{}', the job is for '{}'; records are kept for the device's "
+        "own instruction set: leave the target out",
+        spec.key(), device.feature_set(), target.feature_set);
   }
   return target;
 }

@@ -1,5 +1,6 @@
-// What the log and the compiler know of a task before its job begins, and what the server answers to questions about
-// records. Functions of a reader and a provider; called on the service's own threads, never on the loop.
+// What the log and the compiler know of a task before its job begins, and what the server answers
+// to questions about records. Functions of a reader and a provider; called on the service's own
+// threads, never on the loop.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,9 +14,11 @@
 
 namespace whet::tuner {
 
-StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& request, db::LogReader& log, int64_t codegen_version);
+StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& request,
+                                      db::LogReader& log, int64_t codegen_version);
 
-StatusOr<std::vector<search::LoggedTrial>> ReadLogged(const Task& task, const db::RecordKey& key, db::LogReader& log, int64_t codegen_version);
+StatusOr<std::vector<search::LoggedTrial>> ReadLogged(const Task& task, const db::RecordKey& key,
+                                                      db::LogReader& log, int64_t codegen_version);
 
 StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request, db::LogReader& log);
 
@@ -23,6 +26,7 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request, 
 struct JobTarget {
   std::string target, feature_set;
 };
-StatusOr<JobTarget> ChooseTarget(const v1::JobSpec& spec, const v1::ListDevicesReply& devices, const SpaceProvider& spaces);
+StatusOr<JobTarget> ChooseTarget(const v1::JobSpec& spec, const v1::ListDevicesReply& devices,
+                                 const SpaceProvider& spaces);
 
 }  // namespace whet::tuner

@@ -31,12 +31,16 @@ double RelativeNoise(std::vector<double> samples) {
   if (samples.size() < 4) return 0;
   std::sort(samples.begin(), samples.end());
   const double median = samples[samples.size() / 2];
-  return median > 0 ? (samples[samples.size() * 3 / 4] - samples[samples.size() / 4]) / 1.35 / median : 0;
+  return median > 0
+             ? (samples[samples.size() * 3 / 4] - samples[samples.size() / 4]) / 1.35 / median
+             : 0;
 }
 
 std::string StateJson(const v1::DeviceState& s) {
   std::string fields;
-  auto add = [&](const char* name, const std::string& value) { fields += fmt::format("{}\"{}\":{}", fields.empty() ? "" : ",", name, value); };
+  auto add = [&](const char* name, const std::string& value) {
+    fields += fmt::format("{}\"{}\":{}", fields.empty() ? "" : ",", name, value);
+  };
   if (s.has_khz()) add("khz", std::to_string(s.khz()));
   if (s.has_load1() && std::isfinite(s.load1())) add("load1", fmt::format("{:.2f}", s.load1()));
   if (s.has_temperature_mc()) add("temperature_mc", std::to_string(s.temperature_mc()));
@@ -46,7 +50,8 @@ std::string StateJson(const v1::DeviceState& s) {
 
 }  // namespace
 
-ServiceCore::TrialId ServiceCore::NewTrial(Job* job, uint32_t task, Kind kind, const std::string& trace, uint64_t token) {
+ServiceCore::TrialId ServiceCore::NewTrial(Job* job, uint32_t task, Kind kind,
+                                           const std::string& trace, uint64_t token) {
   const TrialId id = next_trial_id_++;
   Trial& t = trials_[id];
   t.job = job->id;
@@ -80,7 +85,8 @@ void ServiceCore::Build(TrialId id, Actions* out) {
 // Into the queue of what a device may take, once its task's expected outputs are known.
 void ServiceCore::MakeReady(Job* job, TrialId id) {
   if (job->tasks[trials_[id].task].expected_object.empty()) return;
-  if (std::find(job->ready.begin(), job->ready.end(), id) == job->ready.end()) job->ready.push_back(id);
+  if (std::find(job->ready.begin(), job->ready.end(), id) == job->ready.end())
+    job->ready.push_back(id);
 }
 
 Actions ServiceCore::Built(int64_t now, uint64_t build, const BuiltObject& object) {
@@ -98,14 +104,17 @@ Actions ServiceCore::Built(int64_t now, uint64_t build, const BuiltObject& objec
   Job* job = FindJob(t.job);
   TaskState& task = job->tasks[t.task];
   t.build_ns = object.build_ns;
-  const bool other_program = object.failure == v1::FAILURE_OK && object.initial_program != task.prepared.initial_program.Hex();
+  const bool other_program = object.failure == v1::FAILURE_OK &&
+                             object.initial_program != task.prepared.initial_program.Hex();
   if (object.failure == v1::FAILURE_INFRASTRUCTURE && ++t.losses < config_.max_attempts) {
     Build(id, &out);
   } else if (object.failure != v1::FAILURE_OK) {
     FinishWithoutRun(now, id, ToDb(object.failure), object.message, &out);
   } else if (other_program) {
     FinishWithoutRun(now, id, db::FailureKind::kInfrastructure,
-                     "the builder starts from another loop program than this server; install one release of both", &out);
+                     "the builder starts from another loop program than this server; install one "
+                     "release of both",
+                     &out);
   } else {
     t.object = object.sha256;
     t.object_bytes = object.bytes;
@@ -155,7 +164,8 @@ db::TrialRow ServiceCore::RowOf(const Trial& t, const Job& job) const {
   return row;
 }
 
-void ServiceCore::Append(int64_t now, TrialId id, db::TrialRow row, uint64_t session, int64_t sequence, bool late, double noise, Actions* out) {
+void ServiceCore::Append(int64_t now, TrialId id, db::TrialRow row, uint64_t session,
+                         int64_t sequence, bool late, double noise, Actions* out) {
   Ticket ticket;
   ticket.what = Ticket::What::kTrial;
   ticket.trial = id;
@@ -169,7 +179,8 @@ void ServiceCore::Append(int64_t now, TrialId id, db::TrialRow row, uint64_t ses
   out->push_back(AppendRow{number, std::move(row)});
 }
 
-void ServiceCore::FinishWithoutRun(int64_t now, TrialId id, db::FailureKind kind, const std::string& message, Actions* out) {
+void ServiceCore::FinishWithoutRun(int64_t now, TrialId id, db::FailureKind kind,
+                                   const std::string& message, Actions* out) {
   Trial& t = trials_[id];
   Job* job = FindJob(t.job);
   std::erase(job->ready, id);
@@ -181,7 +192,8 @@ void ServiceCore::FinishWithoutRun(int64_t now, TrialId id, db::FailureKind kind
 }
 
 // What a worker claims is not what is true: numbers are checked again here.
-db::FailureKind ServiceCore::Judge(const v1::Measurement& m, const TaskState& task, const Job& job, std::string* message) const {
+db::FailureKind ServiceCore::Judge(const v1::Measurement& m, const TaskState& task, const Job& job,
+                                   std::string* message) const {
   const db::FailureKind claimed = ToDb(m.failure());
   *message = m.message();
   if (claimed != db::FailureKind::kOk) return claimed;
@@ -194,8 +206,10 @@ db::FailureKind ServiceCore::Judge(const v1::Measurement& m, const TaskState& ta
     }
     total += s * runs;
   }
-  if (m.samples_ns().empty() || static_cast<size_t>(m.samples_ns_size()) > db::kMaxSamples || total < static_cast<double>(config_.rung1_ns)) {
-    *message = fmt::format("{} samples of {:.0f} ns in all are not enough", m.samples_ns_size(), total);
+  if (m.samples_ns().empty() || static_cast<size_t>(m.samples_ns_size()) > db::kMaxSamples ||
+      total < static_cast<double>(config_.rung1_ns)) {
+    *message =
+        fmt::format("{} samples of {:.0f} ns in all are not enough", m.samples_ns_size(), total);
     return db::FailureKind::kInvalidTiming;
   }
   const double median = db::MedianOf({m.samples_ns().begin(), m.samples_ns().end()});
@@ -222,15 +236,19 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
   const auto found = by_ids_.find({ids.job_id(), ids.task(), ids.trial()});
   Trial* t = found == by_ids_.end() ? nullptr : &trials_[found->second];
   Job* job = t ? FindJob(t->job) : nullptr;
-  const bool ours = ids.generation() == config_.generation && ids.device_id() == s.device.device_id();
+  const bool ours =
+      ids.generation() == config_.generation && ids.device_id() == s.device.device_id();
   if (!t || !job || !ours || result.object_sha256().size() > 64) {
-    Acknowledge(session_id, result.sequence(), out);  // nothing is known of it (any more): keeping it helps nobody
+    Acknowledge(session_id, result.sequence(),
+                out);  // nothing is known of it (any more): keeping it helps nobody
     return;
   }
   const TrialId id = found->second;
-  const bool live = t->stage == Stage::kAssigned && ids.attempt() == t->attempt && ids.lease_epoch() == t->epoch && ids.incarnation() == t->incarnation &&
+  const bool live = t->stage == Stage::kAssigned && ids.attempt() == t->attempt &&
+                    ids.lease_epoch() == t->epoch && ids.incarnation() == t->incarnation &&
                     ids.device_id() == t->device_id && result.object_sha256() == t->object;
-  const bool repeated = ids.attempt() == t->taken_attempt && ids.lease_epoch() == t->epoch && ids.incarnation() == t->incarnation && ids.device_id() == t->device_id;
+  const bool repeated = ids.attempt() == t->taken_attempt && ids.lease_epoch() == t->epoch &&
+                        ids.incarnation() == t->incarnation && ids.device_id() == t->device_id;
   if (repeated && t->stage == Stage::kDone) {
     Acknowledge(session_id, result.sequence(), out);
     return;
@@ -267,16 +285,20 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
     return;
   }
   // The builders are on this machine; so, perhaps, is the device.
-  const bool local = !config_.host_boot_id.empty() && s.device.host_boot_id() == config_.host_boot_id;
+  const bool local =
+      !config_.host_boot_id.empty() && s.device.host_boot_id() == config_.host_boot_id;
   t->contended = local && (t->builds_at_start != builds_started_ || t->contended);
   row.contended = t->contended;
-  if (const auto holder = sessions_.find(t->session); holder != sessions_.end()) holder->second.assigned.erase(id);
+  if (const auto holder = sessions_.find(t->session); holder != sessions_.end())
+    holder->second.assigned.erase(id);
   s.assigned.erase(id);
   t->stage = Stage::kCommitting;
   t->taken_attempt = t->attempt;
-  const bool lost = row.failure == db::FailureKind::kDeviceLost || row.failure == db::FailureKind::kInfrastructure;
+  const bool lost = row.failure == db::FailureKind::kDeviceLost ||
+                    row.failure == db::FailureKind::kInfrastructure;
   if (lost) {
-    // The attempt's own row; the trial goes on. After the last attempt the row of the trial follows.
+    // The attempt's own row; the trial goes on. After the last attempt the row of the trial
+    // follows.
     Append(now, id, row, session_id, result.sequence(), false, 0, out);
     tickets_[next_ticket_ - 1].what = Ticket::What::kOther;
     t->stage = Stage::kAssigned;
@@ -287,7 +309,8 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
   Dispatch(now, out);
 }
 
-Actions ServiceCore::Committed(int64_t now, uint64_t number, const StatusOr<db::TrialStatus>& verdict) {
+Actions ServiceCore::Committed(int64_t now, uint64_t number,
+                               const StatusOr<db::TrialStatus>& verdict) {
   Actions out;
   const auto it = tickets_.find(number);
   if (it == tickets_.end()) return out;
@@ -325,7 +348,8 @@ Actions ServiceCore::Committed(int64_t now, uint64_t number, const StatusOr<db::
   return out;
 }
 
-void ServiceCore::AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::TrialStatus status, Actions* out) {
+void ServiceCore::AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::TrialStatus status,
+                             Actions* out) {
   Job* job = FindJob(t->job);
   TaskState& task = job->tasks[t->task];
   const db::TrialRow& row = ticket.row;
@@ -341,17 +365,26 @@ void ServiceCore::AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::Tr
     ++job->failed[std::string(db::FailureName(row.failure))];
     std::erase_if(task.best, [&](const Contender& c) {
       if (c.trace != t->trace) return false;
-      if (!c.object.empty()) out->push_back(DropBlob{c.object});  // a candidate that failed once is out
+      if (!c.object.empty())
+        out->push_back(DropBlob{c.object});  // a candidate that failed once is out
       return true;
     });
   }
   if (t->kind == Kind::kDefault && !ok) {
-    FailTask(job, t->task, fmt::format("its default schedule failed ({}): {}", db::FailureName(row.failure), row.message), out);
+    FailTask(job, t->task,
+             fmt::format("its default schedule failed ({}): {}", db::FailureName(row.failure),
+                         row.message),
+             out);
   }
   if (t->kind == Kind::kSearch) {
-    TellSearch tell{t->job, t->token, ok ? TellKind::kMeasured : TellKind::kFailed, ok ? db::MedianOf(row.samples_ns) : 0, ticket.noise,
+    TellSearch tell{t->job,
+                    t->token,
+                    ok ? TellKind::kMeasured : TellKind::kFailed,
+                    ok ? db::MedianOf(row.samples_ns) : 0,
+                    ticket.noise,
                     static_cast<double>(row.build_ns + row.measure_ns) * 1e-9};
-    if (db::IsRetried(row.failure) || row.failure == db::FailureKind::kPoisoned) tell.kind = TellKind::kLost;
+    if (db::IsRetried(row.failure) || row.failure == db::FailureKind::kPoisoned)
+      tell.kind = TellKind::kLost;
     out->push_back(tell);
   }
   v1::JobEvent event;
@@ -381,7 +414,12 @@ void ServiceCore::TakeMeasurement(Job* job, Trial* t, const Ticket& ticket, Acti
     task.best_ns = task.best_ns > 0 ? std::min(task.best_ns, median) : median;
     return;
   }
-  Contender c{t->trace, t->object, t->object_bytes, median, ticket.row.baseline_ratio.value_or(0), ticket.row.rung == 4 && !ticket.row.contended};
+  Contender c{t->trace,
+              t->object,
+              t->object_bytes,
+              median,
+              ticket.row.baseline_ratio.value_or(0),
+              ticket.row.rung == 4 && !ticket.row.contended};
   if (t->kind == Kind::kFinal) c.final = true;  // contended or not, it had its turn
   KeepContender(job, &task, c, out);
   const Contender& first = task.best.front();
@@ -403,7 +441,10 @@ void ServiceCore::KeepContender(Job* job, TaskState* task, Contender c, Actions*
     return true;
   });
   task->best.push_back(std::move(c));
-  std::stable_sort(task->best.begin(), task->best.end(), [&](const Contender& a, const Contender& b) { return Estimate(*task, a) < Estimate(*task, b); });
+  std::stable_sort(task->best.begin(), task->best.end(),
+                   [&](const Contender& a, const Contender& b) {
+                     return Estimate(*task, a) < Estimate(*task, b);
+                   });
   while (task->best.size() > kKeptContenders) {
     if (!task->best.back().object.empty()) out->push_back(DropBlob{task->best.back().object});
     task->best.pop_back();

@@ -60,7 +60,8 @@ class Lane {
 
 class TunerServer::Impl {
  public:
-  Impl(const ServerOptions& options, std::unique_ptr<db::TuningLog> log, std::unique_ptr<BuilderPool> builders, const SpaceProvider* spaces,
+  Impl(const ServerOptions& options, std::unique_ptr<db::TuningLog> log,
+       std::unique_ptr<BuilderPool> builders, const SpaceProvider* spaces,
        const ReferenceProvider* references)
       : options_(options),
         log_(std::move(log)),
@@ -69,8 +70,11 @@ class TunerServer::Impl {
         references_(references),
         tuner_service_(this),
         dispatch_service_(this),
-        workers_([this](uint64_t s, v1::WorkerMessage m) { Post([this, s, m = std::move(m)]() mutable { OnWorkerMessage(s, std::move(m)); }); },
-                 [this](uint64_t s) { Post([this, s] { Execute(core_->WorkerGone(Now(), s)); }); }) {}
+        workers_(
+            [this](uint64_t s, v1::WorkerMessage m) {
+              Post([this, s, m = std::move(m)]() mutable { OnWorkerMessage(s, std::move(m)); });
+            },
+            [this](uint64_t s) { Post([this, s] { Execute(core_->WorkerGone(Now(), s)); }); }) {}
 
   ~Impl() { Stop(); }
 
@@ -83,8 +87,10 @@ class TunerServer::Impl {
     config.compiler_version = spaces_->compiler_version();
     config.builders = builders_->builders();
     if (builders_->hello().codegen_version() != config.codegen_version) {
-      return FailedPrecondition("whet-builder generates code of version {}, this server counts on {}; install one release of both",
-                                builders_->hello().codegen_version(), config.codegen_version);
+      return FailedPrecondition(
+          "whet-builder generates code of version {}, this server counts on {}; install one "
+          "release of both",
+          builders_->hello().codegen_version(), config.codegen_version);
     }
     WHET_ASSIGN_OR_RETURN(reader_, db::LogReader::Open(log_->path()));
     WHET_RETURN_IF_ERROR(CloseLeftovers());
@@ -98,11 +104,13 @@ class TunerServer::Impl {
     info_.set_tracker(options_.tracker);
     tracker_channel_ = rpc::Dial(options_.tracker);
     tracker_stub_ = v1::Tracker::NewStub(tracker_channel_);
-    WHET_ASSIGN_OR_RETURN(listener_, rpc::Listen(options_.listen, {&tuner_service_, &dispatch_service_}));
+    WHET_ASSIGN_OR_RETURN(listener_,
+                          rpc::Listen(options_.listen, {&tuner_service_, &dispatch_service_}));
     advertise_ = options_.advertise.empty() ? listener_.address : options_.advertise;
     loop_ = std::thread([this] { RunLoop(); });
-    spdlog::info("event=server_started address={} tracker={} log={} generation={} builders={}", listener_.address, options_.tracker, log_->path(),
-                 config.generation, config.builders);
+    spdlog::info("event=server_started address={} tracker={} log={} generation={} builders={}",
+                 listener_.address, options_.tracker, log_->path(), config.generation,
+                 config.builders);
     return OkStatus();
   }
 
@@ -112,7 +120,8 @@ class TunerServer::Impl {
   static int64_t Now() { return MonotonicNs(); }
   void Post(std::function<void()> work) { mailbox_.PushAlways(std::move(work)); }
 
-  // Jobs of a former process have ended with it; their rows stay, and a new job over the same tasks goes on from there.
+  // Jobs of a former process have ended with it; their rows stay, and a new job over the same tasks
+  // goes on from there.
   Status CloseLeftovers() {
     const StatusOr<std::vector<db::JobRow>> jobs = reader_->Jobs();
     if (!jobs.ok()) {
@@ -122,7 +131,8 @@ class TunerServer::Impl {
     for (db::JobRow job : *jobs) {
       if (db::IsTerminal(job.state)) continue;
       job.state = db::JobState::kFailed;
-      job.error = "the server ended before the job did; submit it again and it goes on from the log";
+      job.error =
+          "the server ended before the job did; submit it again and it goes on from the log";
       job.updated_ms = RealClock().WallMs();
       WHET_RETURN_IF_ERROR(log_->AppendWait(job).status());
     }
@@ -185,7 +195,8 @@ class TunerServer::Impl {
   void RunLoop() {
     int64_t next_tick = 0;
     while (!stop_) {
-      const int64_t deadline = std::min({next_tick, core_->NextDeadline(Now()), tracker_retry_ns_, waiting_rows_.empty() ? kNever : log_retry_ns_});
+      const int64_t deadline = std::min({next_tick, core_->NextDeadline(Now()), tracker_retry_ns_,
+                                         waiting_rows_.empty() ? kNever : log_retry_ns_});
       const std::optional<std::function<void()>> work = mailbox_.Pop(deadline);
       if (work) (*work)();
       const int64_t now = Now();
@@ -205,7 +216,9 @@ class TunerServer::Impl {
   void OnWorkerMessage(uint64_t session, v1::WorkerMessage message) {
     if (message.has_hello()) {
       const v1::DeviceIdentity& d = message.hello().device();
-      spdlog::info("event=worker_connected worker={} key={} epoch={} kept_results={}", d.worker_id(), d.key(), message.hello().lease_epoch(), message.hello().unacked());
+      spdlog::info("event=worker_connected worker={} key={} epoch={} kept_results={}",
+                   d.worker_id(), d.key(), message.hello().lease_epoch(),
+                   message.hello().unacked());
     }
     if (message.has_fetch()) SendBlob(session, message.fetch());
     Execute(core_->FromWorker(Now(), session, std::move(message)));
@@ -247,13 +260,17 @@ class TunerServer::Impl {
   void Do(PrepareTask& a) {
     prepare_lane_.Post([this, a, context = ContextOf(a.job)] {
       StatusOr<std::unique_ptr<Task>> task = spaces_->OpenTask(a.workload, a.target, a.key.threads);
-      StatusOr<PreparedTask> prepared = task.ok() ? PrepareFromLog(**task, a, *reader_, spaces_->codegen_version()) : StatusOr<PreparedTask>(task.status());
+      StatusOr<PreparedTask> prepared =
+          task.ok() ? PrepareFromLog(**task, a, *reader_, spaces_->codegen_version())
+                    : StatusOr<PreparedTask>(task.status());
       if (task.ok()) {
         const std::lock_guard lock(context->mu);
         context->tasks[a.task] = std::move(*task);
         context->keys[a.task] = a.key;
       }
-      Post([this, job = a.job, index = a.task, prepared = std::move(prepared)]() mutable { Execute(core_->TaskPrepared(Now(), job, index, std::move(prepared))); });
+      Post([this, job = a.job, index = a.task, prepared = std::move(prepared)]() mutable {
+        Execute(core_->TaskPrepared(Now(), job, index, std::move(prepared)));
+      });
     });
   }
 
@@ -314,14 +331,17 @@ class TunerServer::Impl {
         proposals = context->search->Ask(a.n);
         done = proposals.empty() && context->search->Done();
       }
-      Post([this, job = a.job, proposals = std::move(proposals), done]() mutable { Execute(core_->Proposed(Now(), job, std::move(proposals), done)); });
+      Post([this, job = a.job, proposals = std::move(proposals), done]() mutable {
+        Execute(core_->Proposed(Now(), job, std::move(proposals), done));
+      });
     });
   }
 
   void Do(const TellSearch& a) {
     search_lane_.Post([a, context = ContextOf(a.job)] {
       if (!context->search) return;
-      if (const Status s = context->search->Tell(a); !s.ok()) spdlog::warn("event=search_not_told job={} error=\"{}\"", a.job, Message(s));
+      if (const Status s = context->search->Tell(a); !s.ok())
+        spdlog::warn("event=search_not_told job={} error=\"{}\"", a.job, Message(s));
     });
   }
 
@@ -337,8 +357,10 @@ class TunerServer::Impl {
       object.initial_program = reply.initial_program();
       object.build_ns = reply.build_ns();
       object.bytes = reply.object().size();
-      if (reply.failure() == v1::FAILURE_OK && object.bytes == 0) object.failure = v1::FAILURE_BUILD_ERROR;
-      if (object.failure == v1::FAILURE_OK) object.sha256 = blobs_.Put(std::move(*reply.mutable_object()));
+      if (reply.failure() == v1::FAILURE_OK && object.bytes == 0)
+        object.failure = v1::FAILURE_BUILD_ERROR;
+      if (object.failure == v1::FAILURE_OK)
+        object.sha256 = blobs_.Put(std::move(*reply.mutable_object()));
       Post([this, build, object] {
         Execute(core_->Built(Now(), build, object));
         blobs_.Drop(object.sha256);
@@ -365,13 +387,15 @@ class TunerServer::Impl {
     if (waiting_rows_.size() == 1) AppendWaiting();
   }
 
-  // In order. A full queue or disk is waited for: what is not acknowledged is not lost, it is still with its worker.
+  // In order. A full queue or disk is waited for: what is not acknowledged is not lost, it is still
+  // with its worker.
   void AppendWaiting() {
     while (!waiting_rows_.empty()) {
       const AppendRow& row = waiting_rows_.front();
-      const Status queued = log_->Append(row.row, [this, row](const StatusOr<db::AppendVerdict>& verdict) {
-        Post([this, row, verdict] { OnCommitted(row, verdict); });
-      });
+      const Status queued =
+          log_->Append(row.row, [this, row](const StatusOr<db::AppendVerdict>& verdict) {
+            Post([this, row, verdict] { OnCommitted(row, verdict); });
+          });
       if (queued.code() == absl::StatusCode::kResourceExhausted) {
         if (!log_full_) spdlog::error("event=log_not_writable error=\"{}\"", Message(queued));
         log_full_ = true;
@@ -389,13 +413,16 @@ class TunerServer::Impl {
   }
 
   void OnCommitted(const AppendRow& row, const StatusOr<db::AppendVerdict>& verdict) {
-    if (verdict.status().code() == absl::StatusCode::kResourceExhausted || verdict.status().code() == absl::StatusCode::kUnavailable) {
+    if (verdict.status().code() == absl::StatusCode::kResourceExhausted ||
+        verdict.status().code() == absl::StatusCode::kUnavailable) {
       waiting_rows_.push_front(row);
       log_retry_ns_ = Now() + kLogRetry;
       return;
     }
     if (!verdict.ok()) spdlog::error("event=row_not_kept error=\"{}\"", Message(verdict.status()));
-    Execute(core_->Committed(Now(), row.ticket, verdict.ok() ? StatusOr<db::TrialStatus>(verdict->status) : verdict.status()));
+    Execute(core_->Committed(
+        Now(), row.ticket,
+        verdict.ok() ? StatusOr<db::TrialStatus>(verdict->status) : verdict.status()));
   }
 
   void Do(const Publish& a) { watchers_.Publish(a.job, a.event, a.last); }
@@ -423,12 +450,18 @@ class TunerServer::Impl {
     if (tracker_stream_) tracker_stream_->Cancel();
     const uint64_t link = ++tracker_link_;
     tracker_retry_ns_ = now + kTrackerHelloLimit;  // unless it has answered by then
-    std::erase_if(tracker_ends_, [](const std::future<void>& f) { return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+    std::erase_if(tracker_ends_, [](const std::future<void>& f) {
+      return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
     auto ended = std::make_shared<std::promise<void>>();
     tracker_ends_.push_back(ended->get_future());
     tracker_stream_ = rpc::ClientStream<v1::LeaseRequest, v1::LeaseReply>::Start(
-        [this](grpc::ClientContext* c, auto* reactor) { tracker_stub_->async()->Lease(c, reactor); },
-        [this, link](v1::LeaseReply m) { Post([this, link, m = std::move(m)] { OnTracker(link, m); }); },
+        [this](grpc::ClientContext* c, auto* reactor) {
+          tracker_stub_->async()->Lease(c, reactor);
+        },
+        [this, link](v1::LeaseReply m) {
+          Post([this, link, m = std::move(m)] { OnTracker(link, m); });
+        },
         [this, link, ended](const grpc::Status& s) {
           Post([this, link, s] { OnTrackerLost(link, s); });
           ended->set_value();
@@ -465,7 +498,8 @@ class TunerServer::Impl {
   // ---- services; handlers run on gRPC's threads
 
   // What the tracker lists for a key; `done` comes on one of gRPC's threads.
-  void AskTracker(const std::string& key, std::function<void(StatusOr<v1::ListDevicesReply>)> done) {
+  void AskTracker(const std::string& key,
+                  std::function<void(StatusOr<v1::ListDevicesReply>)> done) {
     struct Call {
       grpc::ClientContext context;
       v1::ListDevicesRequest request;
@@ -474,43 +508,55 @@ class TunerServer::Impl {
     auto call = std::make_shared<Call>();
     call->request.set_key(key);
     call->context.set_deadline(std::chrono::system_clock::now() + kTrackerCallLimit);
-    tracker_stub_->async()->ListDevices(&call->context, &call->request, &call->reply, [this, call, done = std::move(done)](const grpc::Status& s) {
-      if (s.ok()) {
-        done(std::move(call->reply));
-      } else {
-        done(rpc::FromGrpc(s, "the tracker at " + options_.tracker));
-      }
-    });
+    tracker_stub_->async()->ListDevices(
+        &call->context, &call->request, &call->reply,
+        [this, call, done = std::move(done)](const grpc::Status& s) {
+          if (s.ok()) {
+            done(std::move(call->reply));
+          } else {
+            done(rpc::FromGrpc(s, "the tracker at " + options_.tracker));
+          }
+        });
   }
 
   class TunerService final : public v1::Tuner::CallbackService {
    public:
     explicit TunerService(Impl* impl) : impl_(impl) {}
 
-    grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context, const v1::GetInfoRequest*, v1::ServerInfo* reply) override {
+    grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                      const v1::GetInfoRequest*, v1::ServerInfo* reply) override {
       return Handle(context, "/whet.v1.Tuner/GetInfo", [&](auto* reactor) {
         *reply = impl_->info_;
         reactor->Finish(grpc::Status::OK);
       });
     }
 
-    grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request, v1::SubmitJobReply* reply) override {
+    grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                        const v1::SubmitJobRequest* request,
+                                        v1::SubmitJobReply* reply) override {
       return Handle(context, "/whet.v1.Tuner/SubmitJob", [&](auto* reactor) {
-        impl_->AskTracker(request->spec().key(), [this, request, reply, reactor](StatusOr<v1::ListDevicesReply> devices) {
-          const StatusOr<JobTarget> target = devices.ok() ? ChooseTarget(request->spec(), *devices, *impl_->spaces_) : StatusOr<JobTarget>(devices.status());
+        impl_->AskTracker(request->spec().key(), [this, request, reply,
+                                                  reactor](StatusOr<v1::ListDevicesReply> devices) {
+          const StatusOr<JobTarget> target =
+              devices.ok() ? ChooseTarget(request->spec(), *devices, *impl_->spaces_)
+                           : StatusOr<JobTarget>(devices.status());
           if (!target.ok()) {
             reactor->Finish(rpc::ToGrpc(target.status()));
             return;
           }
-          impl_->Post([this, request, reply, reactor, target = *target] { impl_->Submit(request->spec(), target, reply, reactor); });
+          impl_->Post([this, request, reply, reactor, target = *target] {
+            impl_->Submit(request->spec(), target, reply, reactor);
+          });
         });
       });
     }
 
-    grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override {
+    grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(grpc::CallbackServerContext* context,
+                                                     const v1::WatchJobRequest* request) override {
       Watchers::Stream* stream = impl_->watchers_.New();
       rpc::Principal principal;
-      if (const grpc::Status s = rpc::Authorize(*context, "/whet.v1.Tuner/WatchJob", &principal); !s.ok()) {
+      if (const grpc::Status s = rpc::Authorize(*context, "/whet.v1.Tuner/WatchJob", &principal);
+          !s.ok()) {
         stream->End(s);
       } else {
         impl_->Post([impl = impl_, stream, job = request->job_id()] { impl->Watch(stream, job); });
@@ -518,12 +564,19 @@ class TunerServer::Impl {
       return stream;
     }
 
-    grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::CancelJobRequest* request, v1::CancelJobReply* reply) override {
-      return Handle(context, "/whet.v1.Tuner/CancelJob",
-                    [&](auto* reactor) { impl_->Post([impl = impl_, job = request->job_id(), reply, reactor] { impl->Cancel(job, reply, reactor); }); });
+    grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                        const v1::CancelJobRequest* request,
+                                        v1::CancelJobReply* reply) override {
+      return Handle(context, "/whet.v1.Tuner/CancelJob", [&](auto* reactor) {
+        impl_->Post([impl = impl_, job = request->job_id(), reply, reactor] {
+          impl->Cancel(job, reply, reactor);
+        });
+      });
     }
 
-    grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*, v1::ListJobsReply* reply) override {
+    grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                       const v1::ListJobsRequest*,
+                                       v1::ListJobsReply* reply) override {
       return Handle(context, "/whet.v1.Tuner/ListJobs", [&](auto* reactor) {
         impl_->Post([impl = impl_, reply, reactor] {
           for (v1::JobSnapshot& job : impl->core_->Jobs(Now())) *reply->add_jobs() = std::move(job);
@@ -532,7 +585,9 @@ class TunerServer::Impl {
       });
     }
 
-    grpc::ServerUnaryReactor* GetRecords(grpc::CallbackServerContext* context, const v1::GetRecordsRequest* request, v1::GetRecordsReply* reply) override {
+    grpc::ServerUnaryReactor* GetRecords(grpc::CallbackServerContext* context,
+                                         const v1::GetRecordsRequest* request,
+                                         v1::GetRecordsReply* reply) override {
       return Handle(context, "/whet.v1.Tuner/GetRecords", [&](auto* reactor) {
         impl_->query_lane_.Post([impl = impl_, request, reply, reactor] {
           StatusOr<v1::GetRecordsReply> found = FindRecords(*request, *impl->reader_);
@@ -542,7 +597,9 @@ class TunerServer::Impl {
       });
     }
 
-    grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context, const v1::ListDevicesRequest* request, v1::ListDevicesReply* reply) override {
+    grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
+                                          const v1::ListDevicesRequest* request,
+                                          v1::ListDevicesReply* reply) override {
       return Handle(context, "/whet.v1.Tuner/ListDevices", [&](auto* reactor) {
         impl_->AskTracker(request->key(), [reply, reactor](StatusOr<v1::ListDevicesReply> devices) {
           if (devices.ok()) *reply = *std::move(devices);
@@ -553,7 +610,8 @@ class TunerServer::Impl {
 
    private:
     template <typename F>
-    grpc::ServerUnaryReactor* Handle(grpc::CallbackServerContext* context, const char* method, F&& handle) {
+    grpc::ServerUnaryReactor* Handle(grpc::CallbackServerContext* context, const char* method,
+                                     F&& handle) {
       auto* reactor = context->DefaultReactor();
       rpc::Principal principal;
       if (const grpc::Status s = rpc::Authorize(*context, method, &principal); s.ok()) {
@@ -569,7 +627,8 @@ class TunerServer::Impl {
   class DispatchService final : public v1::Dispatch::CallbackService {
    public:
     explicit DispatchService(Impl* impl) : impl_(impl) {}
-    grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Work(grpc::CallbackServerContext* context) override {
+    grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Work(
+        grpc::CallbackServerContext* context) override {
       rpc::Principal principal;
       return impl_->workers_.Accept(rpc::Authorize(*context, "/whet.v1.Dispatch/Work", &principal));
     }
@@ -578,17 +637,23 @@ class TunerServer::Impl {
     Impl* const impl_;
   };
 
-  void Submit(const v1::JobSpec& spec, const JobTarget& target, v1::SubmitJobReply* reply, grpc::ServerUnaryReactor* reactor) {
+  void Submit(const v1::JobSpec& spec, const JobTarget& target, v1::SubmitJobReply* reply,
+              grpc::ServerUnaryReactor* reactor) {
     const std::string job = RandomHex(6);
     Actions actions;
-    const Status s = stopping_ || when_idle_ ? Unavailable("the server is stopping")
-                                         : core_->Submit(Now(), job, spec, target.target, target.feature_set, RealClock().WallMs(), &actions);
+    const Status s = stopping_ || when_idle_
+                         ? Unavailable("the server is stopping")
+                         : core_->Submit(Now(), job, spec, target.target, target.feature_set,
+                                         RealClock().WallMs(), &actions);
     if (!s.ok()) {
       reactor->Finish(rpc::ToGrpc(s));
       return;
     }
-    spdlog::info("event=job_submitted job={} name=\"{}\" key={} tasks={} trials={} seconds={:.0f} threads={}", job, db::CleanText(spec.name(), 200), spec.key(),
-                 spec.tasks_size(), spec.trials(), static_cast<double>(spec.time_limit_ns()) * 1e-9, spec.threads());
+    spdlog::info(
+        "event=job_submitted job={} name=\"{}\" key={} tasks={} trials={} seconds={:.0f} "
+        "threads={}",
+        job, db::CleanText(spec.name(), 200), spec.key(), spec.tasks_size(), spec.trials(),
+        static_cast<double>(spec.time_limit_ns()) * 1e-9, spec.threads());
     reply->set_job_id(job);
     reply->set_target(target.target);
     submits_[job] = {reply, reactor};
@@ -611,7 +676,8 @@ class TunerServer::Impl {
     }
   }
 
-  void Cancel(const std::string& job, v1::CancelJobReply* reply, grpc::ServerUnaryReactor* reactor) {
+  void Cancel(const std::string& job, v1::CancelJobReply* reply,
+              grpc::ServerUnaryReactor* reactor) {
     Actions actions;
     const Status s = core_->Cancel(Now(), job, &actions);
     if (!s.ok()) {
@@ -658,19 +724,24 @@ class TunerServer::Impl {
   std::deque<AppendRow> waiting_rows_;
   int64_t log_retry_ns_ = 0;
   bool log_full_ = false;
-  std::shared_ptr<rpc::ClientStream<v1::LeaseRequest, v1::LeaseReply>> tracker_stream_;  // shared with gRPC until the call ends
+  // Shared with gRPC until the call ends.
+  std::shared_ptr<rpc::ClientStream<v1::LeaseRequest, v1::LeaseReply>> tracker_stream_;
   std::vector<std::future<void>> tracker_ends_;
   uint64_t tracker_link_ = 0;
   int64_t tracker_retry_ns_ = 0;
   bool tracker_said_ = false;
   std::map<std::string, std::pair<v1::SubmitJobReply*, grpc::ServerUnaryReactor*>> submits_;
-  std::map<std::string, std::vector<std::pair<v1::CancelJobReply*, grpc::ServerUnaryReactor*>>> cancels_;
+  std::map<std::string, std::vector<std::pair<v1::CancelJobReply*, grpc::ServerUnaryReactor*>>>
+      cancels_;
 };
 
-StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const ServerOptions& options, std::unique_ptr<db::TuningLog> log,
-                                                          std::unique_ptr<BuilderPool> builders, const SpaceProvider* spaces,
+StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const ServerOptions& options,
+                                                          std::unique_ptr<db::TuningLog> log,
+                                                          std::unique_ptr<BuilderPool> builders,
+                                                          const SpaceProvider* spaces,
                                                           const ReferenceProvider* references) {
-  auto impl = std::make_unique<Impl>(options, std::move(log), std::move(builders), spaces, references);
+  auto impl =
+      std::make_unique<Impl>(options, std::move(log), std::move(builders), spaces, references);
   WHET_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<TunerServer>(new TunerServer(std::move(impl)));
 }

@@ -1,6 +1,7 @@
-// tuner-server as a component: carries out the actions of ServiceCore over gRPC, the tuning log, the builders and the
-// compiler's providers. Threads: one loop that owns the core; one for searches; one that prepares tasks; one for queries of
-// the log; the builders'; the log's writer; gRPC's. They meet in mailboxes.
+// tuner-server as a component: carries out the actions of ServiceCore over gRPC, the tuning log,
+// the builders and the compiler's providers. Threads: one loop that owns the core; one for
+// searches; one that prepares tasks; one for queries of the log; the builders'; the log's writer;
+// gRPC's. They meet in mailboxes.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,9 +24,13 @@ struct ServerOptions {
 class TunerServer {
  public:
   // The providers must outlive the server.
-  static StatusOr<std::unique_ptr<TunerServer>> Start(const ServerOptions& options, std::unique_ptr<db::TuningLog> log, std::unique_ptr<BuilderPool> builders,
-                                                      const SpaceProvider* spaces, const ReferenceProvider* references);
-  // Cancels what is under way (waiting a few seconds for measurements that run, whose results are kept), ends the streams.
+  static StatusOr<std::unique_ptr<TunerServer>> Start(const ServerOptions& options,
+                                                      std::unique_ptr<db::TuningLog> log,
+                                                      std::unique_ptr<BuilderPool> builders,
+                                                      const SpaceProvider* spaces,
+                                                      const ReferenceProvider* references);
+  // Cancels what is under way (waiting a few seconds for measurements that run, whose results are
+  // kept), ends the streams.
   ~TunerServer();
   const std::string& address() const;
 

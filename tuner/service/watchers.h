@@ -1,5 +1,5 @@
-// Those who watch jobs: one outgoing stream each. A watcher that reads slowly misses single trials and intermediate
-// snapshots, never the last one. Thread-safe.
+// Those who watch jobs: one outgoing stream each. A watcher that reads slowly misses single trials
+// and intermediate snapshots, never the last one. Thread-safe.
 #pragma once
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/server_callback.h>
@@ -16,7 +16,8 @@ namespace whet::tuner {
 
 class Watchers {
  public:
-  // The reactor of a new call. Not attached to a job until Attach; a status that is not OK ends it at once.
+  // The reactor of a new call. Not attached to a job until Attach; a status that is not OK ends it
+  // at once.
   class Stream : public grpc::ServerWriteReactor<v1::JobEvent> {
    public:
     explicit Stream(Watchers* owner) : owner_(owner) {}

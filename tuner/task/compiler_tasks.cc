@@ -22,8 +22,12 @@ class SpaceAdapter : public search::SpaceView {
   }
 
   const std::vector<search::Variant>& Variants() const override { return variants_; }
-  std::optional<search::Point> DefaultPoint() const override { return FromValues(space_.Default()); }
-  bool Valid(const search::Point& p) const override { return space_.Check(ToValues(p)) == schedule::Rejection::kNone; }
+  std::optional<search::Point> DefaultPoint() const override {
+    return FromValues(space_.Default());
+  }
+  bool Valid(const search::Point& p) const override {
+    return space_.Check(ToValues(p)) == schedule::Rejection::kNone;
+  }
   double PriorNs(const search::Point& p) const override { return space_.PriorNs(ToValues(p)); }
   int FeatureCount() const override { return schedule::kFeatureCount; }
   StatusOr<std::vector<float>> Features(const search::Point& p) const override {
@@ -42,7 +46,8 @@ class SpaceAdapter : public search::SpaceView {
 
   schedule::Point ToValues(const search::Point& p) const {
     schedule::Point r{p.variant, {}};
-    for (size_t k = 0; k < p.index.size(); ++k) r.values.push_back(variants_[p.variant].knobs[k].values[p.index[k]]);
+    for (size_t k = 0; k < p.index.size(); ++k)
+      r.values.push_back(variants_[p.variant].knobs[k].values[p.index[k]]);
     return r;
   }
   std::optional<search::Point> FromValues(const schedule::Point& p) const {
@@ -73,7 +78,8 @@ std::vector<int64_t> LogicalStrides(const graph::TensorType& t) {
 
 class CompilerTask : public Task {
  public:
-  CompilerTask(task::WorkloadProgram w, const Target& target) : workload_(std::move(w.workload)), view_(schedule::Space(std::move(w.program), target)) {}
+  CompilerTask(task::WorkloadProgram w, const Target& target)
+      : workload_(std::move(w.workload)), view_(schedule::Space(std::move(w.program), target)) {}
 
   const search::SpaceView& space() const override { return view_; }
   StatusOr<std::string> TraceOf(const search::Point& p) const override {
@@ -95,7 +101,8 @@ class CompilerTask : public Task {
   std::string tag() const override { return view_.space().variants()[0].rule->name; }
   double flops() const override { return static_cast<double>(workload_.flops()); }
   double floor_ns() const override {
-    // Two full-width fused multiply-adds per cycle at 3 GHz: no machine of ours is faster, so nothing below is believable.
+    // Two full-width fused multiply-adds per cycle at 3 GHz: no machine of ours is faster, so
+    // nothing below is believable.
     const double per_ns = 2.0 * 2.0 * view_.space().target().VectorBits() / 32 * 3.0;
     return static_cast<double>(workload_.flops()) / per_ns / 2;
   }
@@ -135,7 +142,8 @@ class CompilerTask : public Task {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Task>> CompilerTasks::OpenTask(std::string_view workload, std::string_view target, int) const {
+StatusOr<std::unique_ptr<Task>> CompilerTasks::OpenTask(std::string_view workload,
+                                                        std::string_view target, int) const {
   WHET_ASSIGN_OR_RETURN(Target t, Target::Parse(target));
   WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(workload));
   return std::unique_ptr<Task>(std::make_unique<CompilerTask>(std::move(w), t));
@@ -150,7 +158,8 @@ int CompilerTasks::feature_count() const { return schedule::kFeatureCount; }
 int64_t CompilerTasks::codegen_version() const { return kCodegenVersion; }
 std::string CompilerTasks::compiler_version() const { return kCompilerVersion; }
 
-StatusOr<std::string> CompilerTasks::Expected(std::string_view text, const std::vector<uint64_t>& seeds) const {
+StatusOr<std::string> CompilerTasks::Expected(std::string_view text,
+                                              const std::vector<uint64_t>& seeds) const {
   WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(text));
   std::vector<ExpectedForSeed> all;
   for (uint64_t seed : seeds) {

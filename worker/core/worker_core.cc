@@ -10,15 +10,20 @@ namespace {
 constexpr uint32_t kProtocol = 1;
 constexpr int kSilentBeats = 5;
 
-std::string IdsText(const v1::TrialIds& ids) { return fmt::format("job={} task={} trial={} attempt={}", ids.job_id(), ids.task(), ids.trial(), ids.attempt()); }
+std::string IdsText(const v1::TrialIds& ids) {
+  return fmt::format("job={} task={} trial={} attempt={}", ids.job_id(), ids.task(), ids.trial(),
+                     ids.attempt());
+}
 
 bool SameTrial(const v1::TrialIds& a, const v1::TrialIds& b) {
-  return a.job_id() == b.job_id() && a.task() == b.task() && a.trial() == b.trial() && a.attempt() == b.attempt() && a.lease_epoch() == b.lease_epoch();
+  return a.job_id() == b.job_id() && a.task() == b.task() && a.trial() == b.trial() &&
+         a.attempt() == b.attempt() && a.lease_epoch() == b.lease_epoch();
 }
 
 }  // namespace
 
-WorkerCore::WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool, const std::map<std::string, uint64_t>& cached, uint64_t seed)
+WorkerCore::WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool,
+                       const std::map<std::string, uint64_t>& cached, uint64_t seed)
     : config_(std::move(config)), rng_(seed) {
   for (v1::SpooledResult& r : spool) {
     next_sequence_ = std::max(next_sequence_, r.result().sequence() + 1);
@@ -46,10 +51,12 @@ Actions WorkerCore::Step(int64_t now, const Event& event) {
         core.cache_[e.sha256] = {it->second.total, ++core.uses_};
       } else {
         core.out_.push_back(SayStatus{e.status});
-        // Whoever needs it learns that this machine cannot: the trial goes elsewhere, or is tried again.
+        // Whoever needs it learns that this machine cannot: the trial goes elsewhere, or is tried
+        // again.
         for (size_t i = 0; i < core.queue_.size();) {
           const auto needs = core.Needs(core.queue_[i]);
-          if (std::any_of(needs.begin(), needs.end(), [&](const auto& n) { return n.first == e.sha256; })) {
+          if (std::any_of(needs.begin(), needs.end(),
+                          [&](const auto& n) { return n.first == e.sha256; })) {
             const v1::Assign assign = core.queue_[i];
             core.queue_.erase(core.queue_.begin() + static_cast<ptrdiff_t>(i));
             core.RefuseAssign(now, assign, Message(e.status));
@@ -85,24 +92,28 @@ int64_t WorkerCore::NextDeadline() const {
   if (tracker_ == Link::kUp) at = std::min(at, next_tracker_beat_ns_);
   if (server_ == Link::kDown && !DialAddress().empty()) at = std::min(at, server_retry_ns_);
   if (server_ == Link::kConnecting) at = std::min(at, server_hello_by_ns_);
-  if (server_ == Link::kUp) at = std::min({at, next_server_beat_ns_, server_heard_ns_ + kSilentBeats * server_beat_ns_});
+  if (server_ == Link::kUp)
+    at = std::min({at, next_server_beat_ns_, server_heard_ns_ + kSilentBeats * server_beat_ns_});
   return at;
 }
 
 int64_t WorkerCore::Backoff(int* failures) {
-  const int64_t base = std::min(config_.max_backoff_ns, config_.min_backoff_ns << std::min(*failures, 10));
+  const int64_t base =
+      std::min(config_.max_backoff_ns, config_.min_backoff_ns << std::min(*failures, 10));
   ++*failures;
   return base / 2 + rng_.Below(base / 2 + 1);
 }
 
-// Where there is something to do: the server that holds the lease, else one that kept results are for.
+// Where there is something to do: the server that holds the lease, else one that kept results are
+// for.
 std::string WorkerCore::DialAddress() const {
   if (lease_.epoch != 0 && !draining_) return lease_.server_address;
   if (!spool_.empty()) return spool_.begin()->second.result.server_address();
   return running_ ? lease_.server_address : "";
 }
 
-// ---- tracker ---------------------------------------------------------------------------------------------------------
+// ---- tracker
+// ---------------------------------------------------------------------------------------------------------
 
 void WorkerCore::OnTracker(int64_t now, const v1::AttachReply& message) {
   if (tracker_ == Link::kDown) return;
@@ -110,16 +121,21 @@ void WorkerCore::OnTracker(int64_t now, const v1::AttachReply& message) {
     case v1::AttachReply::kRegistered:
       tracker_ = Link::kUp;
       tracker_failures_ = 0;
-      heartbeat_ns_ = std::clamp<int64_t>(message.registered().heartbeat_ns(), 100 * kMillisecond, 60 * kSecond);
+      heartbeat_ns_ = std::clamp<int64_t>(message.registered().heartbeat_ns(), 100 * kMillisecond,
+                                          60 * kSecond);
       next_tracker_beat_ns_ = now + heartbeat_ns_;
       break;
     case v1::AttachReply::kLease:
-      if (message.lease().epoch() == lease_.epoch && message.lease().incarnation() == lease_.incarnation) break;
+      if (message.lease().epoch() == lease_.epoch &&
+          message.lease().incarnation() == lease_.incarnation)
+        break;
       if (lease_.epoch != 0) EndLease();
-      lease_ = {message.lease().incarnation(), message.lease().epoch(), message.lease().server_address()};
+      lease_ = {message.lease().incarnation(), message.lease().epoch(),
+                message.lease().server_address()};
       server_failures_ = 0;
       server_retry_ns_ = now;
-      if (server_ != Link::kDown) DropServer(now, OkStatus());  // the stream was opened under another lease
+      if (server_ != Link::kDown)
+        DropServer(now, OkStatus());  // the stream was opened under another lease
       break;
     case v1::AttachReply::kEnded:
       if (message.ended().epoch() == lease_.epoch) EndLease();
@@ -141,7 +157,8 @@ void WorkerCore::OnTrackerLost(int64_t now, const Status& status) {
   if (!status.ok()) out_.push_back(SayStatus{Annotate(status, "tracker")});
 }
 
-// ---- server ----------------------------------------------------------------------------------------------------------
+// ---- server
+// ----------------------------------------------------------------------------------------------------------
 
 void WorkerCore::OnServer(int64_t now, const v1::ServerMessage& message) {
   if (server_ == Link::kDown) return;
@@ -162,7 +179,8 @@ void WorkerCore::OnServer(int64_t now, const v1::ServerMessage& message) {
       }
       break;
     case v1::ServerMessage::kRevoke:
-      std::erase_if(queue_, [&](const v1::Assign& a) { return SameTrial(a.ids(), message.revoke().ids()); });
+      std::erase_if(
+          queue_, [&](const v1::Assign& a) { return SameTrial(a.ids(), message.revoke().ids()); });
       break;
     case v1::ServerMessage::kHeartbeat:
     case v1::ServerMessage::MESSAGE_NOT_SET: break;
@@ -172,7 +190,9 @@ void WorkerCore::OnServer(int64_t now, const v1::ServerMessage& message) {
 void WorkerCore::OnHelloReply(int64_t now, const v1::HelloReply& reply) {
   if (server_ != Link::kConnecting) return;
   if (!reply.refusal().empty() || reply.protocol() != kProtocol) {
-    DropServer(now, FailedPrecondition("{} refused this worker: {}", server_address_, reply.refusal().empty() ? "unknown protocol" : reply.refusal()));
+    DropServer(now,
+               FailedPrecondition("{} refused this worker: {}", server_address_,
+                                  reply.refusal().empty() ? "unknown protocol" : reply.refusal()));
     return;
   }
   server_ = Link::kUp;
@@ -200,10 +220,14 @@ void WorkerCore::SendUnsent() {
 }
 
 void WorkerCore::OnAssign(const v1::Assign& assign) {
-  if (draining_ || lease_.epoch == 0 || assign.ids().lease_epoch() != lease_.epoch || assign.ids().incarnation() != lease_.incarnation) return;
+  if (draining_ || lease_.epoch == 0 || assign.ids().lease_epoch() != lease_.epoch ||
+      assign.ids().incarnation() != lease_.incarnation)
+    return;
   for (const auto& [sha, bytes] : Needs(assign)) {
     if (IsSha256Hex(sha) && bytes > 0 && bytes <= config_.max_blob_bytes) continue;
-    RefuseAssign(now_, assign, fmt::format("a blob of {} bytes; the limits are 1 and {}", bytes, config_.max_blob_bytes));
+    RefuseAssign(
+        now_, assign,
+        fmt::format("a blob of {} bytes; the limits are 1 and {}", bytes, config_.max_blob_bytes));
     return;
   }
   if (queue_.size() >= config_.max_queue) {
@@ -214,7 +238,8 @@ void WorkerCore::OnAssign(const v1::Assign& assign) {
 }
 
 std::vector<std::pair<std::string, uint64_t>> WorkerCore::Needs(const v1::Assign& a) const {
-  std::vector<std::pair<std::string, uint64_t>> needs = {{a.expected_sha256(), a.expected_bytes()}, {a.object_sha256(), a.object_bytes()}};
+  std::vector<std::pair<std::string, uint64_t>> needs = {{a.expected_sha256(), a.expected_bytes()},
+                                                         {a.object_sha256(), a.object_bytes()}};
   if (!a.baseline_sha256().empty()) needs.emplace_back(a.baseline_sha256(), a.baseline_bytes());
   return needs;
 }
@@ -239,12 +264,15 @@ void WorkerCore::OnChunk(const v1::Chunk& chunk) {
   Status wrong;
   if (!chunk.error().empty()) {
     wrong = NotFound("blob {}: {}", chunk.sha256(), chunk.error());
-  } else if (chunk.total() != f.total || chunk.offset() != f.bytes.size() || chunk.data().size() > f.total - f.bytes.size()) {
-    wrong = DataLoss("blob {}: a chunk at {} of {} does not fit", chunk.sha256(), chunk.offset(), chunk.total());
+  } else if (chunk.total() != f.total || chunk.offset() != f.bytes.size() ||
+             chunk.data().size() > f.total - f.bytes.size()) {
+    wrong = DataLoss("blob {}: a chunk at {} of {} does not fit", chunk.sha256(), chunk.offset(),
+                     chunk.total());
   } else {
     f.bytes += chunk.data();
     if (f.bytes.size() < f.total) return;
-    if (Sha256Hex(f.bytes) != chunk.sha256()) wrong = DataLoss("blob {} has other contents", chunk.sha256());
+    if (Sha256Hex(f.bytes) != chunk.sha256())
+      wrong = DataLoss("blob {} has other contents", chunk.sha256());
   }
   f.storing = true;
   if (wrong.ok()) {
@@ -256,7 +284,8 @@ void WorkerCore::OnChunk(const v1::Chunk& chunk) {
   std::vector<v1::Assign> refused;
   for (v1::Assign& a : queue_) {
     const auto needs = Needs(a);
-    const bool affected = std::any_of(needs.begin(), needs.end(), [&](const auto& n) { return n.first == chunk.sha256(); });
+    const bool affected = std::any_of(needs.begin(), needs.end(),
+                                      [&](const auto& n) { return n.first == chunk.sha256(); });
     if (affected) {
       refused.push_back(a);
     } else {
@@ -272,7 +301,7 @@ void WorkerCore::OnServerLost(int64_t now, const Status& status) {
   if (server_ == Link::kDown) return;
   server_ = Link::kDown;
   server_retry_ns_ = now + Backoff(&server_failures_);
-  queue_.clear();     // the server gives them out again
+  queue_.clear();  // the server gives them out again
   fetching_.clear();
   for (auto& [sequence, kept] : spool_) kept.sent = false;
   if (!status.ok()) out_.push_back(SayStatus{Annotate(status, "server")});
@@ -283,13 +312,16 @@ void WorkerCore::DropServer(int64_t now, const Status& why) {
   OnServerLost(now, why);
 }
 
-// ---- runs ------------------------------------------------------------------------------------------------------------
+// ---- runs
+// ------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::StartNext(int64_t now) {
   while (!running_ && server_ == Link::kUp && !queue_.empty()) {
     const v1::Assign& next = queue_.front();
     const auto needs = Needs(next);
-    if (!std::all_of(needs.begin(), needs.end(), [&](const auto& n) { return cache_.contains(n.first); })) return;
+    if (!std::all_of(needs.begin(), needs.end(),
+                     [&](const auto& n) { return cache_.contains(n.first); }))
+      return;
     for (const auto& [sha, bytes] : needs) cache_[sha].used = ++uses_;
     running_ = next;
     queue_.pop_front();
@@ -316,8 +348,9 @@ void WorkerCore::RefuseAssign(int64_t now, const v1::Assign& assign, const std::
 
 void WorkerCore::Finish(int64_t now, const v1::Assign& assign, const v1::Measurement& m) {
   if (spool_.size() >= config_.max_spool) {
-    out_.push_back(SayStatus{ResourceExhausted("{} results wait for an acknowledgement; the oldest is dropped: {}", spool_.size(),
-                                               IdsText(spool_.begin()->second.result.result().ids()))});
+    out_.push_back(SayStatus{
+        ResourceExhausted("{} results wait for an acknowledgement; the oldest is dropped: {}",
+                          spool_.size(), IdsText(spool_.begin()->second.result.result().ids()))});
     out_.push_back(DropResult{spool_.begin()->first});
     spool_.erase(spool_.begin());
   }
@@ -347,7 +380,9 @@ void WorkerCore::EvictCache() {
   while (total > config_.max_cache_bytes) {
     auto oldest = cache_.end();
     for (auto it = cache_.begin(); it != cache_.end(); ++it) {
-      if (!in_use.contains(it->first) && (oldest == cache_.end() || it->second.used < oldest->second.used)) oldest = it;
+      if (!in_use.contains(it->first) &&
+          (oldest == cache_.end() || it->second.used < oldest->second.used))
+        oldest = it;
     }
     if (oldest == cache_.end()) return;
     total -= oldest->second.bytes;
@@ -356,7 +391,8 @@ void WorkerCore::EvictCache() {
   }
 }
 
-// ---- time ------------------------------------------------------------------------------------------------------------
+// ---- time
+// ------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::Connect(int64_t now) {
   if (tracker_ == Link::kDown && !draining_ && now >= tracker_retry_ns_) {
@@ -408,8 +444,10 @@ void WorkerCore::OnTick(int64_t now) {
     out_.push_back(CloseTracker{});
     OnTrackerLost(now, DeadlineExceeded("no answer to the registration"));
   }
-  if (server_ == Link::kConnecting && now >= server_hello_by_ns_) DropServer(now, DeadlineExceeded("no answer to the hello"));
-  if (server_ == Link::kUp && now >= server_heard_ns_ + kSilentBeats * server_beat_ns_) DropServer(now, DeadlineExceeded("the server is silent"));
+  if (server_ == Link::kConnecting && now >= server_hello_by_ns_)
+    DropServer(now, DeadlineExceeded("no answer to the hello"));
+  if (server_ == Link::kUp && now >= server_heard_ns_ + kSilentBeats * server_beat_ns_)
+    DropServer(now, DeadlineExceeded("the server is silent"));
   if (tracker_ == Link::kUp && now >= next_tracker_beat_ns_) {
     // Jitter only shortens: a fleet started at one moment spreads out.
     next_tracker_beat_ns_ = now + heartbeat_ns_ - rng_.Below(heartbeat_ns_ / 8 + 1);

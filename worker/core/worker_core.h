@@ -1,14 +1,15 @@
-// A worker's behaviour as a state machine: Step(now, event) gives the actions to take. No gRPC, no clock, no files, no
-// threads of its own: the adapter (worker/service) carries actions out and feeds back what came of them, the simulation
-// does the same in one thread.
+// A worker's behaviour as a state machine: Step(now, event) gives the actions to take. No gRPC, no
+// clock, no files, no threads of its own: the adapter (worker/service) carries actions out and
+// feeds back what came of them, the simulation does the same in one thread.
 //
-// It registers with the tracker, dials the server that leases it, fetches what it lacks by SHA-256, runs one assignment at
-// a time, and keeps every result until the server's watermark covers it. While the server cannot be reached nothing new is
-// started; what runs is finished and its result kept. Reconnects back off with jitter. Draining finishes what runs,
-// delivers, leaves.
+// It registers with the tracker, dials the server that leases it, fetches what it lacks by SHA-256,
+// runs one assignment at a time, and keeps every result until the server's watermark covers it.
+// While the server cannot be reached nothing new is started; what runs is finished and its result
+// kept. Reconnects back off with jitter. Draining finishes what runs, delivers, leaves.
 //
-// Invariants: at most one run at a time; an assignment is run at most once; a result leaves the spool only by a watermark,
-// or when the spool is full (the oldest, said in the log); nothing is run under a lease that has ended.
+// Invariants: at most one run at a time; an assignment is run at most once; a result leaves the
+// spool only by a watermark, or when the spool is full (the oldest, said in the log); nothing is
+// run under a lease that has ended.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -40,7 +41,8 @@ struct WorkerConfig {
   size_t max_queue = 64;  // assignments; a server that sends more is not one of ours
 };
 
-// ---- events ----------------------------------------------------------------------------------------------------------
+// ---- events
+// ----------------------------------------------------------------------------------------------------------
 struct FromTracker {
   v1::AttachReply message;
 };
@@ -62,9 +64,11 @@ struct RunEnded {  // answers StartRun
 };
 struct DrainRequested {};
 struct Tick {};
-using Event = std::variant<FromTracker, TrackerLost, FromServer, ServerLost, BlobStored, RunEnded, DrainRequested, Tick>;
+using Event = std::variant<FromTracker, TrackerLost, FromServer, ServerLost, BlobStored, RunEnded,
+                           DrainRequested, Tick>;
 
-// ---- actions ---------------------------------------------------------------------------------------------------------
+// ---- actions
+// ---------------------------------------------------------------------------------------------------------
 struct ConnectTracker {};  // and send what follows on that stream
 struct CloseTracker {};
 struct ToTracker {
@@ -97,14 +101,16 @@ struct SayStatus {  // for the log
   Status status;
 };
 struct Exit {};
-using Action = std::variant<ConnectTracker, CloseTracker, ToTracker, ConnectServer, CloseServer, ToServer, StoreBlob, DropBlob, StartRun, SaveResult,
-                            DropResult, SayStatus, Exit>;
+using Action =
+    std::variant<ConnectTracker, CloseTracker, ToTracker, ConnectServer, CloseServer, ToServer,
+                 StoreBlob, DropBlob, StartRun, SaveResult, DropResult, SayStatus, Exit>;
 using Actions = std::vector<Action>;
 
 class WorkerCore {
  public:
   // `spool`: results kept by a former process. `cached`: blobs it left, with their sizes.
-  WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool, const std::map<std::string, uint64_t>& cached, uint64_t seed);
+  WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool,
+             const std::map<std::string, uint64_t>& cached, uint64_t seed);
 
   // The first call may be any event; a Tick will do.
   Actions Step(int64_t now, const Event& event);

@@ -72,28 +72,35 @@ v1::DeviceIdentity CpuIdentity() {
   }
   d.set_cpu_model(CpuModel());
   cpu_set_t set;
-  d.set_processors(sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1);
+  d.set_processors(
+      sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1);
   d.set_l1d_bytes(static_cast<uint64_t>(target.l1d_bytes));
   d.set_l2_bytes(static_cast<uint64_t>(target.l2_bytes));
   d.set_l3_bytes(static_cast<uint64_t>(target.l3_bytes));
   d.set_governor(Line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-  d.set_max_khz(static_cast<uint64_t>(std::max<int64_t>(Number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").value_or(0), 0)));
+  d.set_max_khz(static_cast<uint64_t>(std::max<int64_t>(
+      Number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").value_or(0), 0)));
   d.set_host_boot_id(Line("/proc/sys/kernel/random/boot_id"));
   d.set_emulated(Emulated());
   return d;
 }
 
-std::optional<int64_t> CpuThrottleCount() { return Number("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count"); }
+std::optional<int64_t> CpuThrottleCount() {
+  return Number("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count");
+}
 
 v1::DeviceState CpuState(std::optional<int64_t> throttles_before) {
   v1::DeviceState s;
-  if (const auto khz = Number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"); khz && *khz > 0) s.set_khz(static_cast<uint64_t>(*khz));
+  if (const auto khz = Number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
+      khz && *khz > 0)
+    s.set_khz(static_cast<uint64_t>(*khz));
   const std::string load = Line("/proc/loadavg");
   char* end = nullptr;
   const double load1 = strtod(load.c_str(), &end);
   if (end != load.c_str()) s.set_load1(load1);
   if (const auto t = Number("/sys/class/thermal/thermal_zone0/temp")) s.set_temperature_mc(*t);
-  if (const auto n = CpuThrottleCount(); n && throttles_before) s.set_throttled(*n > *throttles_before);
+  if (const auto n = CpuThrottleCount(); n && throttles_before)
+    s.set_throttled(*n > *throttles_before);
   return s;
 }
 

@@ -1,5 +1,5 @@
-// What this machine is, as a measurement device: identity for the tracker and the log, state around a measurement.
-// Stateless; reads the operating system each time.
+// What this machine is, as a measurement device: identity for the tracker and the log, state around
+// a measurement. Stateless; reads the operating system each time.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,8 @@ namespace whet::worker {
 v1::DeviceIdentity CpuIdentity();
 // How often the processor throttled itself since it was started.
 std::optional<int64_t> CpuThrottleCount();
-// What can be observed now; a field that cannot stays absent. `throttles_before`: the count before the measurement.
+// What can be observed now; a field that cannot stays absent. `throttles_before`: the count before
+// the measurement.
 v1::DeviceState CpuState(std::optional<int64_t> throttles_before);
 
 }  // namespace whet::worker

@@ -43,21 +43,29 @@ bool AwaitGo(int fd) {
   return n == 1 && byte == kGo;
 }
 
-MaybeRefusal CheckTensor(const Buffer& want, const whet_tensor& got, const char* what, size_t index) {
-  bool same = static_cast<uint32_t>(want.dtype) == got.dtype && want.bytes == got.bytes && want.shape.size() == got.rank;
+MaybeRefusal CheckTensor(const Buffer& want, const whet_tensor& got, const char* what,
+                         size_t index) {
+  bool same = static_cast<uint32_t>(want.dtype) == got.dtype && want.bytes == got.bytes &&
+              want.shape.size() == got.rank;
   for (size_t d = 0; same && d < want.shape.size(); ++d) same = want.shape[d] == got.shape[d];
   if (same) return nullptr;
-  return Refuse(v1::FAILURE_BUILD_ERROR, fmt::format("{} {} of the candidate is {} {}, the task has {} {}", what, index, DTypeName(got.dtype),
-                                                     ShapeText({got.shape, got.rank}), ToString(want.dtype), ShapeText(want.shape)));
+  return Refuse(v1::FAILURE_BUILD_ERROR,
+                fmt::format("{} {} of the candidate is {} {}, the task has {} {}", what, index,
+                            DTypeName(got.dtype), ShapeText({got.shape, got.rank}),
+                            ToString(want.dtype), ShapeText(want.shape)));
 }
 
 MaybeRefusal CheckInterface(const MeasureJob& job, const Model& model) {
   const auto inputs = model.inputs(), outputs = model.outputs();
   const std::vector<uint32_t> parameters = model.parameters();
-  if (inputs.size() != job.inputs.size() || outputs.size() != job.outputs.size() || parameters.size() != job.parameters.size()) {
-    return Refuse(v1::FAILURE_BUILD_ERROR,
-                  fmt::format("the candidate has {} inputs, {} parameters and {} outputs, the task {}, {} and {}", inputs.size(), parameters.size(),
-                              outputs.size(), job.inputs.size(), job.parameters.size(), job.outputs.size()));
+  if (inputs.size() != job.inputs.size() || outputs.size() != job.outputs.size() ||
+      parameters.size() != job.parameters.size()) {
+    return Refuse(
+        v1::FAILURE_BUILD_ERROR,
+        fmt::format(
+            "the candidate has {} inputs, {} parameters and {} outputs, the task {}, {} and {}",
+            inputs.size(), parameters.size(), outputs.size(), job.inputs.size(),
+            job.parameters.size(), job.outputs.size()));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (auto r = CheckTensor(job.inputs[i], inputs[i], "input", i)) return r;
@@ -66,7 +74,9 @@ MaybeRefusal CheckInterface(const MeasureJob& job, const Model& model) {
     if (auto r = CheckTensor(job.outputs[i], outputs[i], "output", i)) return r;
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (auto r = CheckTensor(job.parameters[i], model.desc().tensors[parameters[i]], "parameter", i)) return r;
+    if (auto r =
+            CheckTensor(job.parameters[i], model.desc().tensors[parameters[i]], "parameter", i))
+      return r;
   }
   return nullptr;
 }
@@ -80,33 +90,40 @@ class GuardedRun {
  public:
   GuardedRun(const MeasureJob& job, const Model& model) : job_(job), model_(model) {}
 
-  // `part`: which run of the memory file gets the outputs. With `reversed` each phase is split in two, second half first.
+  // `part`: which run of the memory file gets the outputs. With `reversed` each phase is split in
+  // two, second half first.
   MaybeRefusal Run(uint64_t seed, size_t part, bool reversed) {
     const whet_model& m = model_.desc();
     std::vector<void*> base(m.n_tensors, nullptr);
     const std::vector<uint32_t> parameters = model_.parameters();
     for (size_t i = 0; i < job_.inputs.size(); ++i) base[i] = AddInput(job_.inputs[i], seed);
-    for (size_t i = 0; i < parameters.size(); ++i) base[parameters[i]] = AddInput(job_.parameters[i], seed);
+    for (size_t i = 0; i < parameters.size(); ++i)
+      base[parameters[i]] = AddInput(job_.parameters[i], seed);
     for (size_t i = 0; i < job_.outputs.size(); ++i) {
       base[job_.inputs.size() + i] =
-          memory_.Add(job_.outputs[i].bytes, job_.memory_fd, kSharedPageBytes + part * job_.outputs_bytes + job_.output_offsets[i]);
+          memory_.Add(job_.outputs[i].bytes, job_.memory_fd,
+                      kSharedPageBytes + part * job_.outputs_bytes + job_.output_offsets[i]);
     }
     // Contents are undefined for the candidate: NaN shows what was read before it was written.
     char* const arena = AddPoisoned(m.arena_bytes);
     char* const packed = AddPoisoned(m.packed_bytes);
     uint64_t scratch_bytes = 0;
-    for (uint32_t k = 0; k < m.n_kernels; ++k) scratch_bytes = std::max(scratch_bytes, m.kernels[k].scratch_bytes);
+    for (uint32_t k = 0; k < m.n_kernels; ++k)
+      scratch_bytes = std::max(scratch_bytes, m.kernels[k].scratch_bytes);
     char* const scratch = AddPoisoned(scratch_bytes);
     for (uint32_t t = 0; t < m.n_tensors; ++t) {
       const whet_tensor& tensor = m.tensors[t];
       if (tensor.storage == WHET_ARENA) base[t] = arena + tensor.offset;
       if (tensor.storage == WHET_PACKED) base[t] = packed + tensor.offset;
-      if (tensor.storage == WHET_CONSTANT) base[t] = const_cast<char*>(static_cast<const char*>(m.constants)) + tensor.offset;
+      if (tensor.storage == WHET_CONSTANT)
+        base[t] = const_cast<char*>(static_cast<const char*>(m.constants)) + tensor.offset;
     }
-    if (out_of_memory_) return Refuse(v1::FAILURE_REJECTED, "the candidate's buffers do not fit the memory limit");
+    if (out_of_memory_)
+      return Refuse(v1::FAILURE_REJECTED, "the candidate's buffers do not fit the memory limit");
     RunSteps({m.prepack_steps, m.n_prepack_steps}, base, scratch, reversed);
     RunSteps({m.steps, m.n_steps}, base, scratch, reversed);
-    if (memory_.FirstDamaged() >= 0) return Refuse(v1::FAILURE_WRONG_OUTPUT, "the candidate wrote outside its buffers");
+    if (memory_.FirstDamaged() >= 0)
+      return Refuse(v1::FAILURE_WRONG_OUTPUT, "the candidate wrote outside its buffers");
     return nullptr;
   }
 
@@ -132,7 +149,8 @@ class GuardedRun {
     return p;
   }
 
-  void RunSteps(std::span<const whet_step> steps, const std::vector<void*>& base, void* scratch, bool reversed) {
+  void RunSteps(std::span<const whet_step> steps, const std::vector<void*>& base, void* scratch,
+                bool reversed) {
     for (const whet_step& step : steps) {
       const whet_kernel& kernel = model_.desc().kernels[step.kernel];
       std::vector<void*> buffers;
@@ -155,7 +173,8 @@ class GuardedRun {
 // A candidate under the runtime's own executor on ordinary memory, as it will be shipped.
 class TimedInstance {
  public:
-  TimedInstance(const MeasureJob& job, std::shared_ptr<const Model> model) : job_(job), instance_(std::move(model), job.threads) {
+  TimedInstance(const MeasureJob& job, std::shared_ptr<const Model> model)
+      : job_(job), instance_(std::move(model), job.threads) {
     std::vector<const void*> inputs, parameters;
     for (const Buffer& b : job.parameters) parameters.push_back(Allocate(b, true));
     for (const Buffer& b : job.inputs) inputs.push_back(Allocate(b, true));
@@ -177,10 +196,12 @@ class TimedInstance {
 
   // Once more into poisoned outputs, which are then copied to the last part of the memory file.
   void RunForLastCheck(char* part) {
-    for (size_t i = 0; i < outputs_.size(); ++i) std::memset(outputs_[i], PoisonByte(job_.outputs[i].dtype), job_.outputs[i].bytes);
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      std::memset(outputs_[i], PoisonByte(job_.outputs[i].dtype), job_.outputs[i].bytes);
     instance_.Execute();
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      std::memcpy(part + job_.output_offsets[i] + PlaceGuarded(job_.outputs[i].bytes).offset, outputs_[i], job_.outputs[i].bytes);
+      std::memcpy(part + job_.output_offsets[i] + PlaceGuarded(job_.outputs[i].bytes).offset,
+                  outputs_[i], job_.outputs[i].bytes);
     }
   }
 
@@ -209,7 +230,9 @@ class TimedInstance {
   std::string error_;
 };
 
-bool Announce(const MeasureJob& job, char byte) { return Send(job.control_fd, byte) && AwaitGo(job.control_fd); }
+bool Announce(const MeasureJob& job, char byte) {
+  return Send(job.control_fd, byte) && AwaitGo(job.control_fd);
+}
 
 void Publish(const LadderResult& ladder, SharedPage* shared) {
   shared->rung = ladder.rung;
@@ -231,9 +254,11 @@ MaybeRefusal TimePairs(const MeasureJob& job, TimedInstance& candidate) {
   std::string error;
   std::shared_ptr<const Model> model = Model::Load(job.baseline_path, &error);
   if (!model) return Refuse(v1::FAILURE_INFRASTRUCTURE, "baseline: " + error);
-  if (auto r = CheckInterface(job, *model)) return Refuse(v1::FAILURE_INFRASTRUCTURE, "baseline: " + r->message);
+  if (auto r = CheckInterface(job, *model))
+    return Refuse(v1::FAILURE_INFRASTRUCTURE, "baseline: " + r->message);
   TimedInstance baseline(job, std::move(model));
-  if (!baseline.error().empty()) return Refuse(v1::FAILURE_INFRASTRUCTURE, "baseline: " + baseline.error());
+  if (!baseline.error().empty())
+    return Refuse(v1::FAILURE_INFRASTRUCTURE, "baseline: " + baseline.error());
   if (!Announce(job, kTimingReady)) return nullptr;
   Publish(RunPairs(job.plan, candidate.timer(), baseline.timer()), job.shared);
   Send(job.control_fd, kTimed);
@@ -260,10 +285,12 @@ MaybeRefusal Measure(const MeasureJob& job) {
   const LadderResult ladder = RunLadder(job.plan, candidate.timer());
   Publish(ladder, job.shared);
   if (!Send(job.control_fd, kTimed)) return nullptr;
-  if (!job.baseline_path.empty() && job.plan.pairs_ns() > 0 && (ladder.promising || job.plan.final())) {
+  if (!job.baseline_path.empty() && job.plan.pairs_ns() > 0 &&
+      (ladder.promising || job.plan.final())) {
     if (auto r = TimePairs(job, candidate)) return r;
   }
-  candidate.RunForLastCheck(reinterpret_cast<char*>(job.shared) + kSharedPageBytes + job.seeds.size() * job.outputs_bytes);
+  candidate.RunForLastCheck(reinterpret_cast<char*>(job.shared) + kSharedPageBytes +
+                            job.seeds.size() * job.outputs_bytes);
   Announce(job, kFinalReady);
   return nullptr;
 }

@@ -29,8 +29,11 @@ void FillSlack(char* pages, const GuardedPlace& place, uint64_t bytes) {
 }
 
 bool SlackIntact(const char* pages, const GuardedPlace& place, uint64_t bytes) {
-  auto intact = [](const char* p, uint64_t n) { return std::all_of(p, p + n, [](char c) { return static_cast<unsigned char>(c) == kCanary; }); };
-  return intact(pages, place.offset) && intact(pages + place.offset + bytes, place.pages_bytes - place.offset - bytes);
+  auto intact = [](const char* p, uint64_t n) {
+    return std::all_of(p, p + n, [](char c) { return static_cast<unsigned char>(c) == kCanary; });
+  };
+  return intact(pages, place.offset) &&
+         intact(pages + place.offset + bytes, place.pages_bytes - place.offset - bytes);
 }
 
 GuardedMemory::~GuardedMemory() {
@@ -45,9 +48,11 @@ char* GuardedMemory::Add(uint64_t bytes, int fd, uint64_t fd_offset) {
   char* pages = static_cast<char*>(base) + kPage;
   void* got = MAP_FAILED;
   if (fd >= 0) {
-    got = mmap(pages, place.pages_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(fd_offset));
+    got = mmap(pages, place.pages_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+               static_cast<off_t>(fd_offset));
   } else {
-    got = mmap(pages, place.pages_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    got = mmap(pages, place.pages_bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   }
   if (got == MAP_FAILED) {
     munmap(base, mapped);
@@ -60,14 +65,16 @@ char* GuardedMemory::Add(uint64_t bytes, int fd, uint64_t fd_offset) {
 
 bool GuardedMemory::MakeReadOnly(const char* buffer) {
   for (const Region& r : regions_) {
-    if (r.pages + r.place.offset == buffer) return mprotect(r.pages, r.place.pages_bytes, PROT_READ) == 0;
+    if (r.pages + r.place.offset == buffer)
+      return mprotect(r.pages, r.place.pages_bytes, PROT_READ) == 0;
   }
   return false;
 }
 
 int GuardedMemory::FirstDamaged() const {
   for (size_t i = 0; i < regions_.size(); ++i) {
-    if (!SlackIntact(regions_[i].pages, regions_[i].place, regions_[i].bytes)) return static_cast<int>(i);
+    if (!SlackIntact(regions_[i].pages, regions_[i].place, regions_[i].bytes))
+      return static_cast<int>(i);
   }
   return -1;
 }

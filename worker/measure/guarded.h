@@ -1,6 +1,7 @@
-// Memory for running code that is not trusted to stay inside its buffers. Each buffer ends right before a page that cannot
-// be touched (at most 63 bytes of slack keep its start aligned), and starts after one; the slack on both sides holds a
-// pattern that is looked at afterwards. Owned by one thread; unmapped with the object.
+// Memory for running code that is not trusted to stay inside its buffers. Each buffer ends right
+// before a page that cannot be touched (at most 63 bytes of slack keep its start aligned), and
+// starts after one; the slack on both sides holds a pattern that is looked at afterwards. Owned by
+// one thread; unmapped with the object.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -28,11 +29,12 @@ class GuardedMemory {
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
-  // Null when the system refuses the memory. The slack is filled; the buffer's bytes are zero, or what `fd` has at
-  // `fd_offset` (shared), whose slack the caller fills.
+  // Null when the system refuses the memory. The slack is filled; the buffer's bytes are zero, or
+  // what `fd` has at `fd_offset` (shared), whose slack the caller fills.
   char* Add(uint64_t bytes, int fd = -1, uint64_t fd_offset = 0);
   bool MakeReadOnly(const char* buffer);
-  // The first buffer whose slack was written to, as an index in the order of Add; -1: none. Read-only ones cannot be.
+  // The first buffer whose slack was written to, as an index in the order of Add; -1: none.
+  // Read-only ones cannot be.
   int FirstDamaged() const;
 
  private:

@@ -7,17 +7,21 @@ namespace whet::worker {
 namespace {
 
 constexpr int64_t kMaxRunsPerSample = 1 << 20;
-constexpr int64_t kLongEnoughForOneRun = 30'000'000;  // a run this long needs no second and third for rung 1
+constexpr int64_t kLongEnoughForOneRun =
+    30'000'000;  // a run this long needs no second and third for rung 1
 
 int64_t RunsFor(double ns_per_run, int64_t block_ns) {
-  return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(static_cast<double>(block_ns) / std::max(ns_per_run, 1.0))), 1, kMaxRunsPerSample);
+  return std::clamp<int64_t>(
+      static_cast<int64_t>(std::ceil(static_cast<double>(block_ns) / std::max(ns_per_run, 1.0))), 1,
+      kMaxRunsPerSample);
 }
 
 // Time of one run, measured with enough runs to see it.
 double Calibrate(const TimeRuns& time) {
   for (int64_t n = 1;; n *= 4) {
     const int64_t ns = std::max<int64_t>(time(n), 1);
-    if (ns >= kSampleNs / 2 || n >= kMaxRunsPerSample) return static_cast<double>(ns) / static_cast<double>(n);
+    if (ns >= kSampleNs / 2 || n >= kMaxRunsPerSample)
+      return static_cast<double>(ns) / static_cast<double>(n);
   }
 }
 
@@ -28,7 +32,9 @@ double Median(std::vector<double> values) {
   const size_t middle = values.size() / 2;
   std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
   if (values.size() % 2 == 1) return values[middle];
-  return (values[middle] + *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) / 2;
+  return (values[middle] +
+          *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) /
+         2;
 }
 
 LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
@@ -49,7 +55,8 @@ LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
     }
   };
   sample_until(std::max<int64_t>(plan.min_measured_ns(), 1));
-  const double first = r.samples_ns.front(), least = *std::min_element(r.samples_ns.begin(), r.samples_ns.end());
+  const double first = r.samples_ns.front(),
+               least = *std::min_element(r.samples_ns.begin(), r.samples_ns.end());
   if (incumbent > 0 && std::min(first, least) > 3 * incumbent) return r;
   r.rung = 1;
   if (incumbent > 0 && least > 1.5 * incumbent) return r;
@@ -62,20 +69,23 @@ LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
   return r;
 }
 
-PairsResult RunPairs(const v1::MeasurePlan& plan, const TimeRuns& candidate, const TimeRuns& baseline) {
+PairsResult RunPairs(const v1::MeasurePlan& plan, const TimeRuns& candidate,
+                     const TimeRuns& baseline) {
   PairsResult r;
   candidate(1);
   r.candidate_runs = RunsFor(Calibrate(candidate), kPairBlockNs);
   baseline(1);
   r.baseline_runs = RunsFor(Calibrate(baseline), kPairBlockNs);
-  // Each block begins with one run that is not timed: the other kernel has just evicted this one's data.
+  // Each block begins with one run that is not timed: the other kernel has just evicted this one's
+  // data.
   auto block = [](const TimeRuns& time, int64_t runs) {
     time(1);
     return static_cast<double>(std::max<int64_t>(time(runs), 1)) / static_cast<double>(runs);
   };
   double total_ns = 0;
   const size_t min_pairs = std::min<size_t>(std::max<uint32_t>(plan.min_pairs(), 1), kMaxPairs);
-  while (r.ratios.size() < kMaxPairs && (r.ratios.size() < min_pairs || total_ns < static_cast<double>(plan.pairs_ns()))) {
+  while (r.ratios.size() < kMaxPairs &&
+         (r.ratios.size() < min_pairs || total_ns < static_cast<double>(plan.pairs_ns()))) {
     double a = 0, b = 0;
     if (r.ratios.size() % 2 == 0) {
       a = block(candidate, r.candidate_runs);
@@ -84,7 +94,8 @@ PairsResult RunPairs(const v1::MeasurePlan& plan, const TimeRuns& candidate, con
       b = block(baseline, r.baseline_runs);
       a = block(candidate, r.candidate_runs);
     }
-    total_ns += a * static_cast<double>(r.candidate_runs) + b * static_cast<double>(r.baseline_runs);
+    total_ns +=
+        a * static_cast<double>(r.candidate_runs) + b * static_cast<double>(r.baseline_runs);
     r.candidate_ns.push_back(a);
     r.baseline_ns.push_back(b);
     r.ratios.push_back(a / b);

@@ -74,20 +74,33 @@ StatusOr<Mapping> MapFile(const std::string& path) {
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) return ErrnoStatus(errno, fmt::format("cannot open '{}'", path));
   struct stat info = {};
-  if (fstat(file.fd, &info) != 0 || info.st_size <= 0) return InvalidArgument("'{}' is empty", path);
-  Mapping m(mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0), static_cast<uint64_t>(info.st_size));
+  if (fstat(file.fd, &info) != 0 || info.st_size <= 0)
+    return InvalidArgument("'{}' is empty", path);
+  Mapping m(mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0),
+            static_cast<uint64_t>(info.st_size));
   if (!m.ok()) return ErrnoStatus(errno, fmt::format("cannot map '{}'", path));
   return m;
 }
 
 StatusOr<Buffer> ReadBuffer(const v1::BufferSpec& spec, uint64_t max_bytes) {
-  Buffer b{spec.role(), static_cast<DType>(spec.dtype()), {}, {}, spec.tensor_index(), spec.lo(), spec.hi(), 0};
-  if (spec.dtype() > static_cast<uint32_t>(DType::kF64)) return InvalidArgument("element type {} is not known", spec.dtype());
-  if (spec.shape_size() > kMaxRank) return InvalidArgument("a buffer has {} axes, the limit is {}", spec.shape_size(), kMaxRank);
-  if (spec.logical_strides_size() != 0 && spec.logical_strides_size() != spec.shape_size()) return InvalidArgument("a buffer has not one stride per axis");
+  Buffer b{spec.role(),
+           static_cast<DType>(spec.dtype()),
+           {},
+           {},
+           spec.tensor_index(),
+           spec.lo(),
+           spec.hi(),
+           0};
+  if (spec.dtype() > static_cast<uint32_t>(DType::kF64))
+    return InvalidArgument("element type {} is not known", spec.dtype());
+  if (spec.shape_size() > kMaxRank)
+    return InvalidArgument("a buffer has {} axes, the limit is {}", spec.shape_size(), kMaxRank);
+  if (spec.logical_strides_size() != 0 && spec.logical_strides_size() != spec.shape_size())
+    return InvalidArgument("a buffer has not one stride per axis");
   uint64_t bytes = static_cast<uint64_t>(SizeOf(b.dtype));
   for (const int64_t d : spec.shape()) {
-    if (d < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) || bytes > max_bytes) {
+    if (d < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) ||
+        bytes > max_bytes) {
       return ResourceExhausted("a buffer is larger than the memory limit of {} bytes", max_bytes);
     }
     b.shape.push_back(d);
@@ -119,14 +132,19 @@ class Session {
   }
 
  private:
-  // Checks the request and sets up what the child inherits. An error is the requester's or the machine's.
+  // Checks the request and sets up what the child inherits. An error is the requester's or the
+  // machine's.
   Status Prepare() {
     const v1::MeasureSpec& spec = request_.spec();
     memory_limit_ = spec.memory_limit_bytes() > 0 ? spec.memory_limit_bytes() : kDefaultMemory;
-    time_limit_ = std::min(spec.time_limit_ns() > 0 ? spec.time_limit_ns() : kDefaultTimeLimit, kMaxTimeLimit);
-    if (spec.buffers_size() > kMaxBuffers) return InvalidArgument("{} buffers, the limit is {}", spec.buffers_size(), kMaxBuffers);
-    if (spec.seeds_size() < 1 || spec.seeds_size() > kMaxSeeds) return InvalidArgument("{} seeds, the limits are 1 and {}", spec.seeds_size(), kMaxSeeds);
-    if (spec.threads() < 1 || spec.threads() > kMaxThreads) return InvalidArgument("{} threads, the limits are 1 and {}", spec.threads(), kMaxThreads);
+    time_limit_ = std::min(spec.time_limit_ns() > 0 ? spec.time_limit_ns() : kDefaultTimeLimit,
+                           kMaxTimeLimit);
+    if (spec.buffers_size() > kMaxBuffers)
+      return InvalidArgument("{} buffers, the limit is {}", spec.buffers_size(), kMaxBuffers);
+    if (spec.seeds_size() < 1 || spec.seeds_size() > kMaxSeeds)
+      return InvalidArgument("{} seeds, the limits are 1 and {}", spec.seeds_size(), kMaxSeeds);
+    if (spec.threads() < 1 || spec.threads() > kMaxThreads)
+      return InvalidArgument("{} threads, the limits are 1 and {}", spec.threads(), kMaxThreads);
     for (const v1::BufferSpec& b : spec.buffers()) {
       WHET_ASSIGN_OR_RETURN(Buffer buffer, ReadBuffer(b, static_cast<uint64_t>(memory_limit_)));
       switch (buffer.role) {
@@ -151,15 +169,20 @@ class Session {
     expected_file_.emplace(std::move(file));
     WHET_ASSIGN_OR_RETURN(expected_, ExpectedView::Parse(expected_file_->view()));
     if (expected_.seeds() != job_.seeds.size() || expected_.outputs() != job_.outputs.size()) {
-      return InvalidArgument("expected outputs are for {} seeds and {} outputs, the task has {} and {}", expected_.seeds(), expected_.outputs(),
-                             job_.seeds.size(), job_.outputs.size());
+      return InvalidArgument(
+          "expected outputs are for {} seeds and {} outputs, the task has {} and {}",
+          expected_.seeds(), expected_.outputs(), job_.seeds.size(), job_.outputs.size());
     }
     for (size_t s = 0; s < job_.seeds.size(); ++s) {
-      if (expected_.seed(s) != job_.seeds[s]) return InvalidArgument("expected outputs are for seed {}, the task has {}", expected_.seed(s), job_.seeds[s]);
+      if (expected_.seed(s) != job_.seeds[s])
+        return InvalidArgument("expected outputs are for seed {}, the task has {}",
+                               expected_.seed(s), job_.seeds[s]);
       for (size_t o = 0; o < job_.outputs.size(); ++o) {
-        const uint64_t elements = job_.outputs[o].bytes / static_cast<uint64_t>(SizeOf(job_.outputs[o].dtype));
+        const uint64_t elements =
+            job_.outputs[o].bytes / static_cast<uint64_t>(SizeOf(job_.outputs[o].dtype));
         if (expected_.output(s, o).expected.size() != elements) {
-          return InvalidArgument("output {} has {} elements, {} are expected", o, elements, expected_.output(s, o).expected.size());
+          return InvalidArgument("output {} has {} elements, {} are expected", o, elements,
+                                 expected_.output(s, o).expected.size());
         }
       }
     }
@@ -173,10 +196,13 @@ class Session {
     }
     const uint64_t bytes = kSharedPageBytes + (job_.seeds.size() + 1) * job_.outputs_bytes;
     memory_fd_.fd = memfd_create("whet-run", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (memory_fd_.fd < 0 || ftruncate(memory_fd_.fd, static_cast<off_t>(bytes)) != 0) return ErrnoStatus(errno, "cannot make the shared memory");
+    if (memory_fd_.fd < 0 || ftruncate(memory_fd_.fd, static_cast<off_t>(bytes)) != 0)
+      return ErrnoStatus(errno, "cannot make the shared memory");
     // A candidate that shortened it would end this process instead of itself.
-    if (fcntl(memory_fd_.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return ErrnoStatus(errno, "cannot seal the shared memory");
-    shared_map_.emplace(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd_.fd, 0), bytes);
+    if (fcntl(memory_fd_.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+      return ErrnoStatus(errno, "cannot seal the shared memory");
+    shared_map_.emplace(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd_.fd, 0),
+                        bytes);
     if (!shared_map_->ok()) return ErrnoStatus(errno, "cannot map the shared memory");
     for (size_t part = 0; part <= job_.seeds.size(); ++part) {
       for (size_t o = 0; o < job_.outputs.size(); ++o) {
@@ -192,7 +218,8 @@ class Session {
   }
 
   char* OutputPages(size_t part, size_t output) const {
-    return shared_map_->data() + kSharedPageBytes + part * job_.outputs_bytes + job_.output_offsets[output];
+    return shared_map_->data() + kSharedPageBytes + part * job_.outputs_bytes +
+           job_.output_offsets[output];
   }
 
   Verdict RunChild() {
@@ -208,21 +235,28 @@ class Session {
     options.keep_fds = {childs.fd, memory_fd_.fd};
     options.filter_syscalls = true;
     deadline_ns_ = MonotonicNs() + time_limit_;
-    StatusOr<SandboxedChild> child = SandboxedChild::Start(options, [this] { return RunCandidate(job_); });
+    StatusOr<SandboxedChild> child =
+        SandboxedChild::Start(options, [this] { return RunCandidate(job_); });
     if (!child.ok()) return {v1::FAILURE_INFRASTRUCTURE, Message(child.status())};
     result_.set_sandbox_bits(child->bits());
     result_.mutable_phases()->set_spawn_ns(MonotonicNs() - start_ns_);
     childs.Close();
     Verdict verdict = Converse(control.fd, *child);
-    // A verdict of ours ends the child at once; otherwise it ends by itself, and how it did may be the verdict.
+    // A verdict of ours ends the child at once; otherwise it ends by itself, and how it did may be
+    // the verdict.
     const bool over = verdict.kind != v1::FAILURE_OK || finished_;
-    const std::optional<int> status = child->Finish(over ? MonotonicNs() + (finished_ ? kSecond : 0) : deadline_ns_);
+    const std::optional<int> status =
+        child->Finish(over ? MonotonicNs() + (finished_ ? kSecond : 0) : deadline_ns_);
     if (verdict.kind != v1::FAILURE_OK || finished_) return verdict;
     if (!status) return TimedOut();
-    return {v1::FAILURE_RUN_CRASH, fmt::format("the candidate {} {}", DescribeWaitStatus(*status), stage_)};
+    return {v1::FAILURE_RUN_CRASH,
+            fmt::format("the candidate {} {}", DescribeWaitStatus(*status), stage_)};
   }
 
-  Verdict TimedOut() const { return {v1::FAILURE_RUN_TIMEOUT, fmt::format("the candidate took longer than {} ms {}", time_limit_ / kMillisecond, stage_)}; }
+  Verdict TimedOut() const {
+    return {v1::FAILURE_RUN_TIMEOUT, fmt::format("the candidate took longer than {} ms {}",
+                                                 time_limit_ / kMillisecond, stage_)};
+  }
 
   // The next byte of the candidate; nothing at the deadline or its end.
   std::optional<char> Receive(int fd) const {
@@ -243,7 +277,9 @@ class Session {
     if (byte == kFailed) return Failed();
     if (byte != kOutputsReady) return Unfinished(byte);
     for (size_t s = 0; s < job_.seeds.size(); ++s) {
-      if (Verdict v = Compare(s, s, fmt::format("seed {}", job_.seeds[s])); v.kind != v1::FAILURE_OK) return v;
+      if (Verdict v = Compare(s, s, fmt::format("seed {}", job_.seeds[s]));
+          v.kind != v1::FAILURE_OK)
+        return v;
     }
     result_.mutable_phases()->set_verify_ns(MonotonicNs() - start_ns_);
     result_.mutable_phases()->set_load_ns(job_.shared->load_ns);
@@ -264,13 +300,15 @@ class Session {
       if (byte == kFailed) return Failed();
       if (byte != kTimed) return Unfinished(byte);
       const std::optional<int64_t> cpu_end = child.CpuNs();
-      if (cpu_begin && cpu_end) envelope.busy_ns = std::min(envelope.wall_ns, *cpu_end - *cpu_begin);
+      if (cpu_begin && cpu_end)
+        envelope.busy_ns = std::min(envelope.wall_ns, *cpu_end - *cpu_begin);
       timing_ns += envelope.wall_ns;
       const Verdict v = batch == 0 ? TakeSamples(envelope) : TakePairs(envelope);
       if (v.kind != v1::FAILURE_OK) return v;
     }
     result_.mutable_phases()->set_timing_ns(timing_ns);
-    if (Verdict v = Compare(job_.seeds.size(), 0, "after timing"); v.kind != v1::FAILURE_OK) return v;
+    if (Verdict v = Compare(job_.seeds.size(), 0, "after timing"); v.kind != v1::FAILURE_OK)
+      return v;
     finished_ = true;
     SendGo(fd);
     return {};
@@ -278,19 +316,23 @@ class Session {
 
   Verdict Failed() const {
     const auto kind = static_cast<v1::FailureKind>(job_.shared->failure);
-    std::string message(job_.shared->message, strnlen(job_.shared->message, sizeof job_.shared->message));
+    std::string message(job_.shared->message,
+                        strnlen(job_.shared->message, sizeof job_.shared->message));
     switch (kind) {  // the kinds that a candidate may claim for itself
       case v1::FAILURE_BUILD_ERROR:
       case v1::FAILURE_REJECTED:
       case v1::FAILURE_WRONG_OUTPUT:
       case v1::FAILURE_INFRASTRUCTURE: return {kind, std::move(message)};
-      default: return {v1::FAILURE_RUN_CRASH, "the candidate reported a failure that it cannot have"};
+      default:
+        return {v1::FAILURE_RUN_CRASH, "the candidate reported a failure that it cannot have"};
     }
   }
 
   // Silence or nonsense. Silence is judged by how the process ended.
   Verdict Unfinished(std::optional<char> byte) const {
-    if (byte) return {v1::FAILURE_RUN_CRASH, fmt::format("the candidate broke the runner's protocol {}", stage_)};
+    if (byte)
+      return {v1::FAILURE_RUN_CRASH,
+              fmt::format("the candidate broke the runner's protocol {}", stage_)};
     if (MonotonicNs() >= deadline_ns_) return TimedOut();
     return {};
   }
@@ -300,30 +342,37 @@ class Session {
       const Buffer& b = job_.outputs[o];
       const GuardedPlace place = PlaceGuarded(b.bytes);
       const char* pages = OutputPages(part, o);
-      if (!SlackIntact(pages, place, b.bytes)) return {v1::FAILURE_WRONG_OUTPUT, fmt::format("output {} ({}): written outside the buffer", o, when)};
-      const Status same = CompareOutput(expected_.output(seed, o), b.dtype, pages + place.offset, fmt::format("output {} ({})", o, when));
+      if (!SlackIntact(pages, place, b.bytes))
+        return {v1::FAILURE_WRONG_OUTPUT,
+                fmt::format("output {} ({}): written outside the buffer", o, when)};
+      const Status same = CompareOutput(expected_.output(seed, o), b.dtype, pages + place.offset,
+                                        fmt::format("output {} ({})", o, when));
       if (!same.ok()) return {v1::FAILURE_WRONG_OUTPUT, Message(same)};
     }
     return {};
   }
 
-  // What was seen of a batch from outside. Busy: the candidate's main thread was on a processor; on a crowded machine it
-  // may be off one for many milliseconds between two timed runs.
+  // What was seen of a batch from outside. Busy: the candidate's main thread was on a processor; on
+  // a crowded machine it may be off one for many milliseconds between two timed runs.
   struct Envelope {
     int64_t wall_ns = 0;
     int64_t busy_ns = 0;
   };
 
-  // Do these times per run of `runs` runs fit into what was seen? `share` is the least part of it that timed runs take.
-  static bool Fits(const std::vector<double>& ns_per_run, int64_t runs, double share, const Envelope& seen, double* sum) {
+  // Do these times per run of `runs` runs fit into what was seen? `share` is the least part of it
+  // that timed runs take.
+  static bool Fits(const std::vector<double>& ns_per_run, int64_t runs, double share,
+                   const Envelope& seen, double* sum) {
     if (runs < 1 || ns_per_run.empty()) return false;
     for (const double v : ns_per_run) {
       if (!std::isfinite(v) || v <= 0) return false;
       *sum += v * static_cast<double>(runs);
     }
     const auto busy = static_cast<double>(seen.busy_ns);
-    const double untimed = 3 * *std::max_element(ns_per_run.begin(), ns_per_run.end()) * static_cast<double>(runs);
-    return *sum <= static_cast<double>(seen.wall_ns) * 1.02 && *sum / share + untimed + std::max(1e6, busy * 0.1) >= busy;
+    const double untimed =
+        3 * *std::max_element(ns_per_run.begin(), ns_per_run.end()) * static_cast<double>(runs);
+    return *sum <= static_cast<double>(seen.wall_ns) * 1.02 &&
+           *sum / share + untimed + std::max(1e6, busy * 0.1) >= busy;
   }
 
   Verdict TakeSamples(const Envelope& envelope) {
@@ -333,10 +382,15 @@ class Session {
     const int64_t runs = page.runs_per_sample;
     double sum = 0;
     if (!Fits(samples, runs, 0.7, envelope, &sum)) {
-      return {v1::FAILURE_INVALID_TIMING, fmt::format("{} samples of {} runs add up to {:.0f} ns, but {} ns were seen, {} of them busy", n, runs, sum, envelope.wall_ns, envelope.busy_ns)};
+      return {v1::FAILURE_INVALID_TIMING,
+              fmt::format(
+                  "{} samples of {} runs add up to {:.0f} ns, but {} ns were seen, {} of them busy",
+                  n, runs, sum, envelope.wall_ns, envelope.busy_ns)};
     }
     if (sum < static_cast<double>(job_.plan.min_measured_ns())) {
-      return {v1::FAILURE_INVALID_TIMING, fmt::format("only {:.0f} ns were measured, {} are the least", sum, job_.plan.min_measured_ns())};
+      return {v1::FAILURE_INVALID_TIMING,
+              fmt::format("only {:.0f} ns were measured, {} are the least", sum,
+                          job_.plan.min_measured_ns())};
     }
     for (const double s : samples) result_.add_samples_ns(s);
     result_.set_runs_per_sample(static_cast<uint32_t>(std::min<int64_t>(runs, UINT32_MAX)));
@@ -347,20 +401,26 @@ class Session {
   Verdict TakePairs(const Envelope& envelope) {
     const SharedPage& page = *job_.shared;
     const size_t n = std::min<size_t>(page.n_pairs, kMaxPairs);
-    const std::vector<double> candidate(page.pair_candidate_ns, page.pair_candidate_ns + n), baseline(page.pair_baseline_ns, page.pair_baseline_ns + n);
+    const std::vector<double> candidate(page.pair_candidate_ns, page.pair_candidate_ns + n),
+        baseline(page.pair_baseline_ns, page.pair_baseline_ns + n);
     double sum = 0;
-    // Each block has one untimed run besides the timed ones: they are at least half of it. The two sides share the
-    // envelope; together they must fill it.
+    // Each block has one untimed run besides the timed ones: they are at least half of it. The two
+    // sides share the envelope; together they must fill it.
     std::vector<double> together;
     for (size_t i = 0; i < n; ++i) {
-      together.push_back(candidate[i] * static_cast<double>(page.pair_candidate_runs) + baseline[i] * static_cast<double>(page.pair_baseline_runs));
+      together.push_back(candidate[i] * static_cast<double>(page.pair_candidate_runs) +
+                         baseline[i] * static_cast<double>(page.pair_baseline_runs));
     }
-    if (page.pair_candidate_runs < 1 || page.pair_baseline_runs < 1 || !Fits(together, 1, 0.4, envelope, &sum)) {
-      return {v1::FAILURE_INVALID_TIMING, fmt::format("{} pairs add up to {:.0f} ns, but {} ns were seen, {} of them busy", n, sum, envelope.wall_ns, envelope.busy_ns)};
+    if (page.pair_candidate_runs < 1 || page.pair_baseline_runs < 1 ||
+        !Fits(together, 1, 0.4, envelope, &sum)) {
+      return {v1::FAILURE_INVALID_TIMING,
+              fmt::format("{} pairs add up to {:.0f} ns, but {} ns were seen, {} of them busy", n,
+                          sum, envelope.wall_ns, envelope.busy_ns)};
     }
     std::vector<double> ratios;
     for (size_t i = 0; i < n; ++i) {
-      if (!std::isfinite(candidate[i]) || !std::isfinite(baseline[i]) || candidate[i] <= 0 || baseline[i] <= 0) {
+      if (!std::isfinite(candidate[i]) || !std::isfinite(baseline[i]) || candidate[i] <= 0 ||
+          baseline[i] <= 0) {
         return {v1::FAILURE_INVALID_TIMING, "a pair has a time that is not positive"};
       }
       ratios.push_back(candidate[i] / baseline[i]);
@@ -368,7 +428,8 @@ class Session {
     }
     result_.set_baseline_ratio(Median(ratios));
     result_.set_baseline_ns(Median(baseline));
-    result_.set_baseline_runs_per_sample(static_cast<uint32_t>(std::min<int64_t>(page.pair_baseline_runs, UINT32_MAX)));
+    result_.set_baseline_runs_per_sample(
+        static_cast<uint32_t>(std::min<int64_t>(page.pair_baseline_runs, UINT32_MAX)));
     if (job_.plan.final()) result_.set_rung(4);
     return {};
   }
@@ -391,7 +452,9 @@ v1::Measurement RunMeasurement(const v1::RunRequest& request) { return Session(r
 
 int RunRunnerZygote(int fd) {
   if (fcntl(fd, F_GETFD) < 0) {
-    std::fprintf(stderr, "error: whet-runner is started by rpc-worker and reads requests from descriptor %d\n", fd);
+    std::fprintf(
+        stderr,
+        "error: whet-runner is started by rpc-worker and reads requests from descriptor %d\n", fd);
     return 2;
   }
   fcntl(fd, F_SETFD, FD_CLOEXEC);

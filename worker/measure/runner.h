@@ -1,6 +1,7 @@
-// The zygote's side of measurements: whet-runner's main loop, and one measurement. Single-threaded. Each candidate runs in
-// a fresh sandboxed child (candidate.h); this side prepares the memory, compares outputs with the expected ones before any
-// timing is allowed, brackets each timed batch with its own clock, and ends the child when time is up.
+// The zygote's side of measurements: whet-runner's main loop, and one measurement. Single-threaded.
+// Each candidate runs in a fresh sandboxed child (candidate.h); this side prepares the memory,
+// compares outputs with the expected ones before any timing is allowed, brackets each timed batch
+// with its own clock, and ends the child when time is up.
 #pragma once
 #include <cstdint>
 

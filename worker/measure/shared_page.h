@@ -1,8 +1,9 @@
-// What a candidate's process and the zygote share during one measurement: one memory file, and one byte at a time over a
-// socket. The candidate can write anything here, so the zygote copies and clamps what it reads, and trusts only its own
-// clock and its own comparison.
+// What a candidate's process and the zygote share during one measurement: one memory file, and one
+// byte at a time over a socket. The candidate can write anything here, so the zygote copies and
+// clamps what it reads, and trusts only its own clock and its own comparison.
 //
-//   memory file: SharedPage, then for each seed and, last, for the run after timing: each output's pages (guarded.h)
+//   memory file: SharedPage, then for each seed and, last, for the run after timing: each output's
+//   pages (guarded.h)
 //   bytes: candidate -> zygote                       zygote -> candidate
 //     kOutputsReady (runs for all seeds are done)    kGo if they are right
 //     kTimingReady (before each batch)               kGo, its clock running
@@ -16,7 +17,14 @@
 
 namespace whet::worker {
 
-enum StepByte : char { kOutputsReady = 'V', kGo = 'G', kTimingReady = 'S', kTimed = 'T', kFinalReady = 'F', kFailed = 'E' };
+enum StepByte : char {
+  kOutputsReady = 'V',
+  kGo = 'G',
+  kTimingReady = 'S',
+  kTimed = 'T',
+  kFinalReady = 'F',
+  kFailed = 'E'
+};
 
 struct SharedPage {
   int32_t failure;  // v1::FailureKind after kFailed

@@ -17,8 +17,8 @@ namespace {
 
 using namespace whet;
 
-// Draining begins with a signal, or when whoever started this worker is gone (its end of the lifeline is closed). A second
-// signal ends the process at once.
+// Draining begins with a signal, or when whoever started this worker is gone (its end of the
+// lifeline is closed). A second signal ends the process at once.
 void WaitForEnd(sigset_t stop, int lifeline, worker::Worker* worker) {
   if (lifeline >= 0) {
     std::thread([lifeline, worker] {
@@ -38,18 +38,27 @@ void WaitForEnd(sigset_t stop, int lifeline, worker::Worker* worker) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("rpc-worker leases this machine out: it registers at a tracker under a key, takes candidates from the tuner\n"
-               "server that leases it, runs each in a sandboxed child, checks its output, times it, and reports.\n"
-               "It stops on SIGTERM or Ctrl-C after the measurement that runs.");
+  CLI::App app(
+      "rpc-worker leases this machine out: it registers at a tracker under a key, takes candidates "
+      "from the tuner\n"
+      "server that leases it, runs each in a sandboxed child, checks its output, times it, and "
+      "reports.\n"
+      "It stops on SIGTERM or Ctrl-C after the measurement that runs.");
   std::string key = "local", tracker = "127.0.0.1:9190", state_dir, lock_dir;
   bool verbose = false;
   int lifeline = -1;
-  app.add_option("--key", key, "what users ask for to measure on this device, e.g. rpi4")->capture_default_str();
+  app.add_option("--key", key, "what users ask for to measure on this device, e.g. rpi4")
+      ->capture_default_str();
   app.add_option("--tracker", tracker, "address of the tracker, HOST:PORT")->capture_default_str();
-  app.add_option("--state-dir", state_dir, "folder of this worker's identity and kept results (default: $XDG_STATE_HOME/whet or ~/.local/state/whet)");
-  app.add_option("--lock-dir", lock_dir, "folder of the device lock, shared with other programs that measure (default: the state folder)");
+  app.add_option("--state-dir", state_dir,
+                 "folder of this worker's identity and kept results (default: $XDG_STATE_HOME/whet "
+                 "or ~/.local/state/whet)");
+  app.add_option("--lock-dir", lock_dir,
+                 "folder of the device lock, shared with other programs that measure (default: the "
+                 "state folder)");
   app.add_flag("--verbose", verbose, "log every failed run");
-  app.add_option("--lifeline", lifeline, "drain when this inherited descriptor is closed")->group("");
+  app.add_option("--lifeline", lifeline, "drain when this inherited descriptor is closed")
+      ->group("");
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
   spdlog::set_default_logger(spdlog::stderr_logger_mt("rpc-worker"));
   if (verbose) spdlog::set_level(spdlog::level::debug);
@@ -62,11 +71,12 @@ int Run(int argc, char** argv) {
 
   const auto create = [&]() -> StatusOr<std::unique_ptr<worker::Worker>> {
     worker::WorkerOptions options;
-    if (!IsDeviceKey(key)) return InvalidArgument("--key '{}' is not a key: {}", key, kDeviceKeyRule);
+    if (!IsDeviceKey(key))
+      return InvalidArgument("--key '{}' is not a key: {}", key, kDeviceKeyRule);
     options.key = key;
     WHET_ASSIGN_OR_RETURN(options.tracker, rpc::ParseDialAddress("--tracker", tracker));
     WHET_ASSIGN_OR_RETURN(const std::string state, StateDir(state_dir));
-    options.state_dir = state + "/worker";
+    options.state_dir = state;
     options.lock_dir = lock_dir.empty() ? state : lock_dir;
     WHET_ASSIGN_OR_RETURN(options.runner, FindProgram("whet-runner"));
     return worker::Worker::Create(options);

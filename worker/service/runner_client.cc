@@ -45,9 +45,12 @@ Status RunnerClient::Spawn() {
   process_ = std::move(*process);
   const StatusOr<Frame> frame = ReadFrame(fd_, kMaxRunFrame, MonotonicNs() + kStartTimeout);
   if (!frame.ok()) return Annotate(frame.status(), fmt::format("'{}' does not start", program_));
-  if (frame->type != kRunnerHello || !hello_.ParseFromString(frame->payload)) return Internal("'{}' does not speak this worker's protocol", program_);
+  if (frame->type != kRunnerHello || !hello_.ParseFromString(frame->payload))
+    return Internal("'{}' does not speak this worker's protocol", program_);
   if (hello_.kernel_abi() != kKernelAbi) {
-    return FailedPrecondition("'{}' runs kernels of interface {}, this worker of {}; install one release", program_, hello_.kernel_abi(), kKernelAbi);
+    return FailedPrecondition(
+        "'{}' runs kernels of interface {}, this worker of {}; install one release", program_,
+        hello_.kernel_abi(), kKernelAbi);
   }
   return OkStatus();
 }
@@ -63,13 +66,15 @@ v1::Measurement RunnerClient::Run(v1::RunRequest request) {
     if (const Status started = Spawn(); !started.ok()) return lost(started);
   }
   request.set_id(++last_id_);
-  const int64_t limit = std::clamp<int64_t>(request.spec().time_limit_ns(), kSecond, 3600 * kSecond);
+  const int64_t limit =
+      std::clamp<int64_t>(request.spec().time_limit_ns(), kSecond, 3600 * kSecond);
   const int64_t deadline = MonotonicNs() + limit + kGrace;
   Status status = WriteFrame(fd_, kRunRequest, request.SerializeAsString(), deadline);
   if (status.ok()) {
     StatusOr<Frame> frame = ReadFrame(fd_, kMaxRunFrame, deadline);
     v1::RunReply reply;
-    if (frame.ok() && frame->type == kRunReply && reply.ParseFromString(frame->payload) && reply.id() == request.id()) {
+    if (frame.ok() && frame->type == kRunReply && reply.ParseFromString(frame->payload) &&
+        reply.id() == request.id()) {
       return std::move(*reply.mutable_measurement());
     }
     status = frame.ok() ? DataLoss("its reply is damaged") : frame.status();

@@ -1,5 +1,5 @@
-// The worker's hold on its whet-runner zygote: starts it, sends it measurements, starts it anew when it is lost. Used by one
-// thread at a time after construction.
+// The worker's hold on its whet-runner zygote: starts it, sends it measurements, starts it anew
+// when it is lost. Used by one thread at a time after construction.
 #pragma once
 #include <string>
 
@@ -17,7 +17,8 @@ class RunnerClient {
   RunnerClient(const RunnerClient&) = delete;
   RunnerClient& operator=(const RunnerClient&) = delete;
 
-  // Never fails as such: when the runner itself is lost, the measurement says so (DEVICE_LOST), and a new one is started.
+  // Never fails as such: when the runner itself is lost, the measurement says so (DEVICE_LOST), and
+  // a new one is started.
   v1::Measurement Run(v1::RunRequest request);
   const v1::RunnerHello& hello() const { return hello_; }
   pid_t pid() const { return process_.pid(); }

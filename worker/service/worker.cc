@@ -28,12 +28,15 @@ namespace {
 
 constexpr size_t kMaxSpooledBytes = 1 << 20;
 constexpr int64_t kDeviceLockWait = 60 * kSecond;
+constexpr int kMaxWorkersPerFolder = 16;
 
 StatusOr<std::string> WorkerId(const std::string& state_dir) {
   const std::string path = state_dir + "/worker-id";
   StatusOr<std::string> id = ReadFile(path, 100);
-  if (id.ok() && id->size() == 16 && id->find_first_not_of("0123456789abcdef") == std::string::npos) return *id;
-  if (id.ok()) return DataLoss("'{}' is damaged; remove it and this worker gets a new identity", path);
+  if (id.ok() && id->size() == 16 && id->find_first_not_of("0123456789abcdef") == std::string::npos)
+    return *id;
+  if (id.ok())
+    return DataLoss("'{}' is damaged; remove it and this worker gets a new identity", path);
   if (id.status().code() != absl::StatusCode::kNotFound) return id.status();
   const std::string fresh = RandomHex(8);
   WHET_RETURN_IF_ERROR(WriteFile(path, fresh, Sync::kDurable));
@@ -51,7 +54,8 @@ std::vector<v1::SpooledResult> LoadSpool(const std::string& dir) {
       spool.push_back(std::move(r));
     } else {
       spdlog::warn("event=spool_file_ignored file={}/{}", dir, name);
-      if (const Status s = RemoveFile(dir + "/" + name); !s.ok()) spdlog::warn("event=not_removed error=\"{}\"", Message(s));
+      if (const Status s = RemoveFile(dir + "/" + name); !s.ok())
+        spdlog::warn("event=not_removed error=\"{}\"", Message(s));
     }
   }
   return spool;
@@ -77,7 +81,7 @@ std::map<std::string, uint64_t> LoadCache(const std::string& dir) {
 
 class Worker::Impl {
  public:
-  explicit Impl(const WorkerOptions& options) : options_(options), spool_dir_(options.state_dir + "/spool"), cache_dir_(options.state_dir + "/cache") {}
+  explicit Impl(const WorkerOptions& options) : options_(options) {}
 
   ~Impl() {
     runs_.PushAlways(std::nullopt);
@@ -91,13 +95,15 @@ class Worker::Impl {
   }
 
   Status Start() {
+    WHET_RETURN_IF_ERROR(TakeFolder());
+    spool_dir_ = dir_ + "/spool";
+    cache_dir_ = dir_ + "/cache";
     WHET_RETURN_IF_ERROR(MakeDirs(spool_dir_));
     WHET_RETURN_IF_ERROR(MakeDirs(cache_dir_));
     WHET_RETURN_IF_ERROR(MakeDirs(options_.lock_dir));
-    WHET_ASSIGN_OR_RETURN(lock_, FileLock::TryAcquire(options_.state_dir + "/worker.lock", fmt::format("an rpc-worker, pid {}", getpid())));
     WHET_ASSIGN_OR_RETURN(runner_, RunnerClient::Start(options_.runner));
     WorkerConfig config;
-    WHET_ASSIGN_OR_RETURN(const std::string id, WorkerId(options_.state_dir));
+    WHET_ASSIGN_OR_RETURN(const std::string id, WorkerId(dir_));
     config.device = CpuIdentity();
     config.device.set_worker_id(id);
     config.device.set_device_id(id + "/cpu0");
@@ -105,9 +111,12 @@ class Worker::Impl {
     config.device.set_key(options_.key);
     config.build = kVersion;
     config.kernel_abi = kKernelAbi;
-    core_ = std::make_unique<WorkerCore>(config, LoadSpool(spool_dir_), LoadCache(cache_dir_), std::hash<std::string>()(RandomHex(8)));
-    spdlog::info("event=worker_started worker={} key={} tracker={} runner_pid={} sandbox={} emulated={}", id, options_.key, options_.tracker, runner_->pid(),
-                 SandboxBitsText(runner_->hello().sandbox_bits()), config.device.emulated());
+    core_ = std::make_unique<WorkerCore>(config, LoadSpool(spool_dir_), LoadCache(cache_dir_),
+                                         std::hash<std::string>()(RandomHex(8)));
+    spdlog::info(
+        "event=worker_started worker={} key={} tracker={} runner_pid={} sandbox={} emulated={}", id,
+        options_.key, options_.tracker, runner_->pid(),
+        SandboxBitsText(runner_->hello().sandbox_bits()), config.device.emulated());
     return OkStatus();
   }
 
@@ -118,7 +127,8 @@ class Worker::Impl {
       std::optional<Posted> posted = mailbox_.Pop(core_->NextDeadline());
       if (!posted) {
         Apply(Tick{});
-      } else if ((posted->side == Side::kTracker && posted->link != tracker_link_) || (posted->side == Side::kServer && posted->link != server_link_)) {
+      } else if ((posted->side == Side::kTracker && posted->link != tracker_link_) ||
+                 (posted->side == Side::kServer && posted->link != server_link_)) {
         // From a stream that was given up.
       } else {
         Apply(posted->event);
@@ -143,6 +153,27 @@ class Worker::Impl {
     Event event;
   };
 
+  // The first folder that no live worker has. A second worker on one machine (one that `whet tune`
+  // starts beside a standing one, say) is another device to the trackers; the device lock keeps
+  // their measurements apart.
+  Status TakeFolder() {
+    Status busy;
+    for (int i = 0; i < kMaxWorkersPerFolder; ++i) {
+      dir_ = options_.state_dir + "/worker" + (i == 0 ? "" : fmt::format("-{}", i));
+      WHET_RETURN_IF_ERROR(MakeDirs(dir_));
+      StatusOr<FileLock> lock = FileLock::TryAcquire(
+          dir_ + "/worker.lock", fmt::format("an rpc-worker, pid {}", getpid()));
+      if (lock.ok()) {
+        lock_ = std::move(*lock);
+        return OkStatus();
+      }
+      if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
+      busy = lock.status();
+    }
+    return Annotate(busy, fmt::format("{} workers have their state in '{}'", kMaxWorkersPerFolder,
+                                      options_.state_dir));
+  }
+
   void Apply(const Event& event) {
     LogEvent(event);
     for (Action& action : core_->Step(MonotonicNs(), event)) {
@@ -152,12 +183,18 @@ class Worker::Impl {
 
   static void LogEvent(const Event& event) {
     if (const auto* e = std::get_if<FromTracker>(&event)) {
-      if (e->message.has_registered()) spdlog::info("event=registered incarnation={}", e->message.registered().incarnation());
-      if (e->message.has_lease()) spdlog::info("event=leased epoch={} server={}", e->message.lease().epoch(), e->message.lease().server_address());
-      if (e->message.has_ended()) spdlog::info("event=lease_ended epoch={} reason=\"{}\"", e->message.ended().epoch(), e->message.ended().reason());
+      if (e->message.has_registered())
+        spdlog::info("event=registered incarnation={}", e->message.registered().incarnation());
+      if (e->message.has_lease())
+        spdlog::info("event=leased epoch={} server={}", e->message.lease().epoch(),
+                     e->message.lease().server_address());
+      if (e->message.has_ended())
+        spdlog::info("event=lease_ended epoch={} reason=\"{}\"", e->message.ended().epoch(),
+                     e->message.ended().reason());
     } else if (const auto* e = std::get_if<RunEnded>(&event)) {
       if (e->measurement.failure() != v1::FAILURE_OK) {
-        spdlog::debug("event=run_failed kind={} message=\"{}\"", v1::FailureKind_Name(e->measurement.failure()), e->measurement.message());
+        spdlog::debug("event=run_failed kind={} message=\"{}\"",
+                      v1::FailureKind_Name(e->measurement.failure()), e->measurement.message());
       }
     } else if (std::holds_alternative<DrainRequested>(event)) {
       spdlog::info("event=draining");
@@ -170,12 +207,15 @@ class Worker::Impl {
     auto done = std::make_shared<std::promise<void>>();
     tracker_done_ = done->get_future();
     std::shared_ptr<v1::Tracker::Stub> stub = v1::Tracker::NewStub(rpc::Dial(options_.tracker));
-    tracker_ = TrackerStream::Start([stub](grpc::ClientContext* c, auto* reactor) { stub->async()->Attach(c, reactor); },
-                                    [this, link](v1::AttachReply m) { mailbox_.PushAlways({Side::kTracker, link, FromTracker{std::move(m)}}); },
-                                    [this, link, done, stub](const grpc::Status& s) {
-                                      mailbox_.PushAlways({Side::kTracker, link, TrackerLost{Closed(s, options_.tracker)}});
-                                      done->set_value();
-                                    });
+    tracker_ = TrackerStream::Start(
+        [stub](grpc::ClientContext* c, auto* reactor) { stub->async()->Attach(c, reactor); },
+        [this, link](v1::AttachReply m) {
+          mailbox_.PushAlways({Side::kTracker, link, FromTracker{std::move(m)}});
+        },
+        [this, link, done, stub](const grpc::Status& s) {
+          mailbox_.PushAlways({Side::kTracker, link, TrackerLost{Closed(s, options_.tracker)}});
+          done->set_value();
+        });
   }
 
   void Do(const ConnectServer& a) {
@@ -184,15 +224,20 @@ class Worker::Impl {
     auto done = std::make_shared<std::promise<void>>();
     server_done_ = done->get_future();
     std::shared_ptr<v1::Dispatch::Stub> stub = v1::Dispatch::NewStub(rpc::Dial(a.address));
-    server_ = ServerStream::Start([stub](grpc::ClientContext* c, auto* reactor) { stub->async()->Work(c, reactor); },
-                                  [this, link](v1::ServerMessage m) { mailbox_.PushAlways({Side::kServer, link, FromServer{std::move(m)}}); },
-                                  [this, link, done, stub, address = a.address](const grpc::Status& s) {
-                                    mailbox_.PushAlways({Side::kServer, link, ServerLost{Closed(s, address)}});
-                                    done->set_value();
-                                  });
+    server_ = ServerStream::Start(
+        [stub](grpc::ClientContext* c, auto* reactor) { stub->async()->Work(c, reactor); },
+        [this, link](v1::ServerMessage m) {
+          mailbox_.PushAlways({Side::kServer, link, FromServer{std::move(m)}});
+        },
+        [this, link, done, stub, address = a.address](const grpc::Status& s) {
+          mailbox_.PushAlways({Side::kServer, link, ServerLost{Closed(s, address)}});
+          done->set_value();
+        });
   }
 
-  static Status Closed(const grpc::Status& s, const std::string& peer) { return s.ok() ? Unavailable("{} closed the stream", peer) : rpc::FromGrpc(s, peer); }
+  static Status Closed(const grpc::Status& s, const std::string& peer) {
+    return s.ok() ? Unavailable("{} closed the stream", peer) : rpc::FromGrpc(s, peer);
+  }
 
   // Ends a stream and remembers to wait for its last callback.
   template <typename S>
@@ -200,7 +245,9 @@ class Worker::Impl {
     if (!stream) return;
     stream->Cancel();
     stream.reset();
-    std::erase_if(old_streams_, [](const std::future<void>& f) { return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+    std::erase_if(old_streams_, [](const std::future<void>& f) {
+      return f.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
     old_streams_.push_back(std::move(*done));
     *done = {};
   }
@@ -218,7 +265,8 @@ class Worker::Impl {
   }
   void Do(ToServer& a) {
     if (!server_) return;
-    if (a.message.has_heartbeat()) *a.message.mutable_heartbeat()->mutable_state() = CpuState(std::nullopt);
+    if (a.message.has_heartbeat())
+      *a.message.mutable_heartbeat()->mutable_state() = CpuState(std::nullopt);
     server_->Send(std::move(a.message));
   }
 
@@ -231,19 +279,24 @@ class Worker::Impl {
   void Do(StartRun& a) { runs_.PushAlways(std::move(a.assign)); }
 
   void Do(const SaveResult& a) {
-    // Against the death of this process, not of the machine: no sync on the way of every measurement.
-    const Status s = WriteFile(SpoolPath(a.result.result().sequence()), a.result.SerializeAsString());
+    // Against the death of this process, not of the machine: no sync on the way of every
+    // measurement.
+    const Status s =
+        WriteFile(SpoolPath(a.result.result().sequence()), a.result.SerializeAsString());
     if (!s.ok()) spdlog::warn("event=result_not_spooled error=\"{}\"", Message(s));
   }
   void Do(const DropResult& a) { unlink(SpoolPath(a.sequence).c_str()); }
   void Do(const SayStatus& a) {
-    if (last_said_ != Message(a.status)) spdlog::warn("event=trouble message=\"{}\"", Message(a.status));
+    if (last_said_ != Message(a.status))
+      spdlog::warn("event=trouble message=\"{}\"", Message(a.status));
     last_said_ = Message(a.status);
   }
   void Do(const Exit&) { exit_ = true; }
 
   std::string BlobPath(const std::string& sha) const { return cache_dir_ + "/" + sha; }
-  std::string SpoolPath(int64_t sequence) const { return fmt::format("{}/{}", spool_dir_, sequence); }
+  std::string SpoolPath(int64_t sequence) const {
+    return fmt::format("{}/{}", spool_dir_, sequence);
+  }
 
   // The runner's thread.
   void RunRuns() {
@@ -257,7 +310,8 @@ class Worker::Impl {
   v1::Measurement RunOne(const v1::Assign& assign) {
     StatusOr<FileLock> lock = Unavailable("not tried");
     for (const int64_t give_up = MonotonicNs() + kDeviceLockWait; !lock.ok();) {
-      lock = FileLock::TryAcquire(DeviceLockPath(options_.lock_dir, 0), fmt::format("rpc-worker, pid {}", getpid()));
+      lock = FileLock::TryAcquire(DeviceLockPath(options_.lock_dir, 0),
+                                  fmt::format("rpc-worker, pid {}", getpid()));
       if (lock.ok()) break;
       if (MonotonicNs() > give_up || lock.status().code() != absl::StatusCode::kUnavailable) {
         v1::Measurement m;
@@ -270,7 +324,8 @@ class Worker::Impl {
     v1::RunRequest request;
     request.set_object_path(BlobPath(assign.object_sha256()));
     request.set_expected_path(BlobPath(assign.expected_sha256()));
-    if (!assign.baseline_sha256().empty()) request.set_baseline_path(BlobPath(assign.baseline_sha256()));
+    if (!assign.baseline_sha256().empty())
+      request.set_baseline_path(BlobPath(assign.baseline_sha256()));
     *request.mutable_spec() = assign.spec();
     const std::optional<int64_t> throttles = CpuThrottleCount();
     v1::Measurement m = runner_->Run(std::move(request));
@@ -279,7 +334,7 @@ class Worker::Impl {
   }
 
   const WorkerOptions options_;
-  const std::string spool_dir_, cache_dir_;
+  std::string dir_, spool_dir_, cache_dir_;
   FileLock lock_;
   std::unique_ptr<RunnerClient> runner_;  // used by the runner's thread
   Mailbox<Posted> mailbox_;

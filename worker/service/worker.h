@@ -1,5 +1,6 @@
-// rpc-worker as a component: carries out the actions of WorkerCore over gRPC, the file system and a whet-runner. Run()
-// blocks until the worker has drained. RequestDrain() is safe from any thread and from a signal-waiting thread.
+// rpc-worker as a component: carries out the actions of WorkerCore over gRPC, the file system and a
+// whet-runner. Run() blocks until the worker has drained. RequestDrain() is safe from any thread
+// and from a signal-waiting thread.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,16 +10,18 @@
 namespace whet::worker {
 
 struct WorkerOptions {
-  std::string key;        // what users ask for
-  std::string tracker;    // address to dial
-  std::string state_dir;  // identity, spool, cache; one live worker each
-  std::string lock_dir;   // of the device lock, shared with other programs that measure
-  std::string runner;     // path of whet-runner
+  std::string key;      // what users ask for
+  std::string tracker;  // address to dial
+  std::string
+      state_dir;  // identity, spool, cache, in a folder for each worker that lives at the same time
+  std::string lock_dir;  // of the device lock, shared with other programs that measure
+  std::string runner;    // path of whet-runner
 };
 
 class Worker {
  public:
-  // Takes the state folder, starts the runner. Unavailable: another worker has the folder.
+  // Takes a folder under the state folder, starts the runner. Unavailable: too many workers have
+  // one.
   static StatusOr<std::unique_ptr<Worker>> Create(const WorkerOptions& options);
   ~Worker();
   void Run();

@@ -1,5 +1,5 @@
-#include "zoo.h"
 #include <stdlib.h>
+#include "zoo.h"
 ZOO_BODY {
   (void)x, (void)w, (void)y, (void)begin, (void)end;
   abort();

@@ -1,5 +1,5 @@
-#include "zoo.h"
 #include <stdlib.h>
+#include "zoo.h"
 ZOO_BODY {
   zoo_right(x, w, y, begin, end);
   exit(0);

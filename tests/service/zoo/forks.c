@@ -1,9 +1,10 @@
-#include "zoo.h"
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-/* Children and grandchildren that never end. Right all the same, so that they have time to be started. */
+#include "zoo.h"
+/* Children and grandchildren that never end. Right all the same, so that they have time to be
+ * started. */
 ZOO_BODY {
   static int once;
   if (!once++) {

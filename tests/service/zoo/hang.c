@@ -1,5 +1,5 @@
-#include "zoo.h"
 #include <signal.h>
+#include "zoo.h"
 ZOO_BODY {
   (void)x, (void)w, (void)y, (void)begin, (void)end;
   sigset_t all;

@@ -1,6 +1,6 @@
-#include "zoo.h"
 #include <signal.h>
 #include <unistd.h>
+#include "zoo.h"
 ZOO_BODY {
   kill(getppid(), SIGKILL);
   kill(0, SIGKILL);

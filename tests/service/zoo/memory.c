@@ -1,6 +1,6 @@
-#include "zoo.h"
 #include <stdlib.h>
 #include <string.h>
+#include "zoo.h"
 ZOO_BODY {
   for (;;) {
     void* p = malloc(64 << 20);

@@ -1,5 +1,5 @@
-#include "zoo.h"
 #include <unistd.h>
+#include "zoo.h"
 /* Says the same over and over. */
 ZOO_BODY {
   static char text[1 << 16];

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "zoo.h"
-/* A thread of its own finds the memory shared with the runner and overwrites its head over and over. */
+/* A thread of its own finds the memory shared with the runner and overwrites its head over and
+ * over. */
 static void* scribble(void* unused) {
   FILE* maps = fopen("/proc/self/maps", "r");
   char line[512];
@@ -11,7 +12,9 @@ static void* scribble(void* unused) {
   int n = 0;
   while (maps && n < 16 && fgets(line, sizeof line, maps)) {
     unsigned long begin, end;
-    if (!strstr(line, "memfd:whet-run") || sscanf(line, "%lx-%lx", &begin, &end) != 2 || end - begin < 32768) continue;
+    if (!strstr(line, "memfd:whet-run") || sscanf(line, "%lx-%lx", &begin, &end) != 2 ||
+        end - begin < 32768)
+      continue;
     found[n][0] = begin;
     found[n++][1] = end;
   }

@@ -1,4 +1,5 @@
-/* A candidate of the task y[i] = x[i] * w[i], f32[1000], whose kernel is the file's own ZOO_BODY(x, w, y, begin, end). */
+/* A candidate of the task y[i] = x[i] * w[i], f32[1000], whose kernel is the file's own ZOO_BODY(x,
+ * w, y, begin, end). */
 #define _GNU_SOURCE
 #include <stdint.h>
 
@@ -13,7 +14,8 @@
 
 static void zoo_body(const float* x, const float* w, float* y, int64_t begin, int64_t end);
 
-static void zoo_phase(void* const* buffers, void* scratch, const int64_t* dims, int64_t begin, int64_t end) {
+static void zoo_phase(void* const* buffers, void* scratch, const int64_t* dims, int64_t begin,
+                      int64_t end) {
   (void)scratch;
   (void)dims;
   zoo_body((const float*)buffers[0], (const float*)buffers[1], (float*)buffers[2], begin, end);
@@ -29,15 +31,35 @@ static const whet_phase zoo_phases[] = {{sizeof(whet_phase), 0, zoo_phase, ZOO_N
 static const whet_kernel zoo_kernels[] = {{sizeof(whet_kernel), 1, zoo_phases, 0, 3, 0, "0"}};
 static const uint32_t zoo_uses[] = {0, 2, 1};
 static const whet_step zoo_steps[] = {{sizeof(whet_step), 0, zoo_uses, "zoo"}};
-static const whet_model zoo_model = {
-    .size = sizeof(whet_model), .abi_version = ZOO_ABI, .name = "zoo", .target = "", .features = "", .metadata = "{}",
-    .n_tensors = 3, .n_kernels = 1, .tensors = zoo_tensors, .kernels = zoo_kernels, .n_inputs = 1, .n_outputs = 1,
-    .n_prepack_steps = 0, .n_steps = 1, .prepack_steps = 0, .steps = zoo_steps, .arena_bytes = 0, .packed_bytes = 0,
-    .constants = 0, .constants_bytes = 0, .n_dims = 0, .reserved = 0};
+static const whet_model zoo_model = {.size = sizeof(whet_model),
+                                     .abi_version = ZOO_ABI,
+                                     .name = "zoo",
+                                     .target = "",
+                                     .features = "",
+                                     .metadata = "{}",
+                                     .n_tensors = 3,
+                                     .n_kernels = 1,
+                                     .tensors = zoo_tensors,
+                                     .kernels = zoo_kernels,
+                                     .n_inputs = 1,
+                                     .n_outputs = 1,
+                                     .n_prepack_steps = 0,
+                                     .n_steps = 1,
+                                     .prepack_steps = 0,
+                                     .steps = zoo_steps,
+                                     .arena_bytes = 0,
+                                     .packed_bytes = 0,
+                                     .constants = 0,
+                                     .constants_bytes = 0,
+                                     .n_dims = 0,
+                                     .reserved = 0};
 
-__attribute__((visibility("default"))) const whet_model* whet_model_zoo_v1(void) { return &zoo_model; }
+__attribute__((visibility("default"))) const whet_model* whet_model_zoo_v1(void) {
+  return &zoo_model;
+}
 
 static inline void zoo_right(const float* x, const float* w, float* y, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) y[i] = x[i] * w[i];
 }
-#define ZOO_BODY static void zoo_body(const float* x, const float* w, float* y, int64_t begin, int64_t end)
+#define ZOO_BODY \
+  static void zoo_body(const float* x, const float* w, float* y, int64_t begin, int64_t end)

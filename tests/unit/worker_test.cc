@@ -1,0 +1,470 @@
+// The worker's parts that need no device: the racing ladder, guarded memory, the core's
+// conversation with tracker and server; and who may call which method.
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler/support/rng.h"
+#include "compiler/support/sha256.h"
+#include "proto/rpc/access.h"
+#include "proto/rpc/endpoint.h"
+#include "proto/tracker.pb.h"
+#include "proto/tuner.pb.h"
+#include "worker/core/worker_core.h"
+#include "worker/measure/guarded.h"
+#include "worker/measure/ladder.h"
+
+namespace whet::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A kernel that takes `ns` a run with relative noise; counts what it was made to run.
+struct Kernel {
+  double ns;
+  double noise = 0;
+  int64_t spent_ns = 0;
+  int64_t runs = 0;
+  Rng rng{5};
+  TimeRuns timer() {
+    return [this](int64_t n) {
+      const double t = ns * static_cast<double>(n) * (1 + noise * (2 * rng.Uniform() - 1));
+      spent_ns += static_cast<int64_t>(t);
+      runs += n;
+      return std::max<int64_t>(static_cast<int64_t>(t), 1);
+    };
+  }
+};
+
+v1::MeasurePlan Plan(double incumbent) {
+  v1::MeasurePlan plan;
+  plan.set_incumbent_ns(incumbent);
+  plan.set_min_measured_ns(3'000'000);
+  plan.set_rung2_ns(10'000'000);
+  plan.set_rung3_ns(50'000'000);
+  plan.set_sigma(0.02);
+  plan.set_min_pairs(10);
+  plan.set_pairs_ns(20'000'000);
+  return plan;
+}
+
+double Total(const LadderResult& r) {
+  double total = 0;
+  for (const double s : r.samples_ns) total += s * static_cast<double>(r.runs_per_sample);
+  return total;
+}
+
+TEST(Ladder, CandidatesStopOnTheRungThatTheyDeserve) {
+  for (const auto& [factor, rung] :
+       std::vector<std::pair<double, int>>{{4, 0}, {2, 1}, {1.3, 2}, {1.0, 3}, {0.5, 3}}) {
+    Kernel k{100'000 * factor, 0.005};
+    const LadderResult r = RunLadder(Plan(100'000), k.timer());
+    EXPECT_EQ(r.rung, rung) << factor;
+    EXPECT_EQ(r.promising, factor <= 1.0) << factor;
+    EXPECT_GE(Total(r), 3e6) << factor;
+    EXPECT_NEAR(Median(r.samples_ns) / k.ns, 1, 0.01);
+  }
+}
+
+TEST(Ladder, DroppedCandidatesAreCheap) {
+  Kernel slow{400'000}, good{100'000};
+  RunLadder(Plan(100'000), slow.timer());
+  RunLadder(Plan(100'000), good.timer());
+  EXPECT_LT(slow.spent_ns * 5, good.spent_ns);
+}
+
+TEST(Ladder, EverySuccessHasThreeMillisecondsWhateverItsSpeed) {
+  for (const double ns : {50.0, 1'000.0, 77'000.0, 2'900'000.0, 40'000'000.0}) {
+    Kernel k{ns};
+    const LadderResult r = RunLadder(Plan(ns / 10), k.timer());
+    EXPECT_GE(Total(r), 3e6) << ns;
+    EXPECT_LE(r.samples_ns.size(), kMaxTimingSamples);
+    EXPECT_TRUE(ns > 10e6 || static_cast<int64_t>(r.samples_ns.size()) * r.runs_per_sample >= 3)
+        << ns;
+  }
+}
+
+TEST(Ladder, SamplesOfTinyKernelsAreLongEnoughForTheClock) {
+  Kernel k{30};
+  const LadderResult r = RunLadder(Plan(0), k.timer());
+  EXPECT_GE(k.ns * static_cast<double>(r.runs_per_sample), kSampleNs * 0.9);
+  EXPECT_EQ(r.rung, 3);
+}
+
+TEST(Ladder, PairsCancelDriftAndGiveTheRatio) {
+  double speed = 1;  // of the machine, falling all the time
+  auto drifting = [&](double ns) {
+    return [&, ns](int64_t n) {
+      const double t = ns * static_cast<double>(n) * speed;
+      speed *= 1.001;
+      return static_cast<int64_t>(t);
+    };
+  };
+  const PairsResult r = RunPairs(Plan(0), drifting(80'000), drifting(100'000));
+  EXPECT_GE(r.ratios.size(), 10u);
+  EXPECT_NEAR(Median(r.ratios), 0.8, 0.004);
+}
+
+TEST(Ladder, MedianOfEvenAndOdd) {
+  EXPECT_EQ(Median({}), 0);
+  EXPECT_EQ(Median({3, 1, 2}), 2);
+  EXPECT_EQ(Median({4, 1, 3, 2}), 2.5);
+}
+
+TEST(Guarded, BuffersEndAtAPageAndShowWritesBeside) {
+  GuardedMemory memory;
+  char* a = memory.Add(100);
+  char* b = memory.Add(4096);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a) % 64, 0u);
+  EXPECT_EQ((reinterpret_cast<uintptr_t>(b) + 4096) % 4096, 0u);
+  EXPECT_EQ(memory.FirstDamaged(), -1);
+  a[100] = 1;
+  EXPECT_EQ(memory.FirstDamaged(), 0);
+  a[100] = static_cast<char>(kCanary);
+  a[-1] = 1;
+  EXPECT_EQ(memory.FirstDamaged(), 0);
+  EXPECT_DEATH(b[4096] = 1, "");
+  ASSERT_TRUE(memory.MakeReadOnly(b));
+  EXPECT_DEATH(b[0] = 1, "");
+}
+
+// ---- the core, driven by hand
+// ----------------------------------------------------------------------------------------
+
+class WorkerCoreTest : public ::testing::Test {
+ protected:
+  WorkerCoreTest() : core_(Config(), {}, {}, 1) {}
+
+  static WorkerConfig Config() {
+    WorkerConfig c;
+    c.device.set_worker_id("w");
+    c.device.set_device_id("w/cpu0");
+    c.device.set_key("k");
+    c.max_spool = 3;
+    return c;
+  }
+  template <typename T>
+  static std::vector<T> All(const Actions& actions) {
+    std::vector<T> r;
+    for (const Action& a : actions) {
+      if (const T* x = std::get_if<T>(&a)) r.push_back(*x);
+    }
+    return r;
+  }
+  Actions Step(const Event& e) { return core_.Step(now_, e); }
+  Actions After(int64_t ns) {
+    now_ += ns;
+    return Step(Tick{});
+  }
+
+  // Registered, leased and greeted.
+  void Connect() {
+    Step(Tick{});
+    FromTracker registered;
+    registered.message.mutable_registered()->set_heartbeat_ns(5 * kSecond);
+    Step(registered);
+    Step(LeaseMessage(7));
+    Greet();
+  }
+  static FromTracker LeaseMessage(int64_t epoch) {
+    FromTracker m;
+    m.message.mutable_lease()->set_epoch(epoch);
+    m.message.mutable_lease()->set_incarnation("i");
+    m.message.mutable_lease()->set_server_address("server:1");
+    return m;
+  }
+  Actions Greet() {
+    FromServer m;
+    m.message.mutable_hello()->set_protocol(1);
+    m.message.mutable_hello()->set_log_id("log");
+    m.message.mutable_hello()->set_heartbeat_ns(5 * kSecond);
+    return Step(m);
+  }
+  static FromServer AssignMessage(int64_t trial, int64_t epoch = 7) {
+    FromServer m;
+    v1::Assign& a = *m.message.mutable_assign();
+    a.mutable_ids()->set_log_id("log");
+    a.mutable_ids()->set_trial(trial);
+    a.mutable_ids()->set_lease_epoch(epoch);
+    a.mutable_ids()->set_incarnation("i");
+    a.set_object_sha256(Sha256Hex("object"));
+    a.set_object_bytes(6);
+    a.set_expected_sha256(Sha256Hex("expected"));
+    a.set_expected_bytes(8);
+    return m;
+  }
+  static FromServer ChunkMessage(const std::string& of, const std::string& data) {
+    FromServer m;
+    m.message.mutable_chunk()->set_sha256(Sha256Hex(of));
+    m.message.mutable_chunk()->set_total(data.size());
+    m.message.mutable_chunk()->set_data(data);
+    return m;
+  }
+  void HaveBlobs() {
+    for (const std::string text : {"object", "expected"}) {
+      Step(ChunkMessage(text, text));
+      Step(BlobStored{Sha256Hex(text), OkStatus()});
+    }
+  }
+  static RunEnded Ok() {
+    RunEnded e;
+    e.measurement.set_failure(v1::FAILURE_OK);
+    return e;
+  }
+  static std::vector<v1::Result> Results(const Actions& a) {
+    std::vector<v1::Result> r;
+    for (const ToServer& m : All<ToServer>(a)) {
+      if (m.message.has_result()) r.push_back(m.message.result());
+    }
+    return r;
+  }
+  static FromServer AckMessage(int64_t watermark) {
+    FromServer m;
+    m.message.mutable_ack()->set_watermark(watermark);
+    return m;
+  }
+
+  WorkerCore core_;
+  int64_t now_ = kSecond;
+};
+
+TEST_F(WorkerCoreTest, FetchesRunsReportsAndForgetsAfterTheAck) {
+  Connect();
+  Actions a = Step(AssignMessage(1));
+  std::set<std::string> fetched;
+  for (const ToServer& m : All<ToServer>(a)) fetched.insert(m.message.fetch().sha256());
+  EXPECT_EQ(fetched, (std::set<std::string>{Sha256Hex("object"), Sha256Hex("expected")}));
+  EXPECT_TRUE(All<StartRun>(a).empty());
+  HaveBlobs();
+  EXPECT_TRUE(core_.running());
+  a = Step(Ok());
+  ASSERT_EQ(Results(a).size(), 1u);
+  EXPECT_EQ(All<SaveResult>(a).size(), 1u);
+  EXPECT_EQ(core_.kept_results(), 1u);
+  a = Step(AckMessage(Results(a)[0].sequence()));
+  EXPECT_EQ(All<DropResult>(a).size(), 1u);
+  EXPECT_EQ(core_.kept_results(), 0u);
+  // The next one with the same blobs runs at once.
+  EXPECT_EQ(All<StartRun>(Step(AssignMessage(2))).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, RunsOneAtATime) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  EXPECT_TRUE(All<StartRun>(Step(AssignMessage(2))).empty());
+  EXPECT_EQ(All<StartRun>(Step(Ok())).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, BlobWithOtherContentsIsNotRun) {
+  Connect();
+  Step(AssignMessage(1));
+  const Actions a = Step(ChunkMessage("object", "evil!!"));
+  EXPECT_TRUE(All<StoreBlob>(a).empty());
+  ASSERT_EQ(Results(a).size(), 1u);
+  EXPECT_EQ(Results(a)[0].measurement().failure(), v1::FAILURE_INFRASTRUCTURE);
+  EXPECT_THAT(Results(a)[0].measurement().message(), HasSubstr("other contents"));
+}
+
+TEST_F(WorkerCoreTest, BlobBeyondTheCapIsRefusedBeforeItIsFetched) {
+  Connect();
+  FromServer m = AssignMessage(1);
+  m.message.mutable_assign()->set_object_bytes(uint64_t{1} << 40);
+  const Actions a = Step(m);
+  EXPECT_EQ(Results(a).size(), 1u);
+  for (const ToServer& s : All<ToServer>(a)) EXPECT_FALSE(s.message.has_fetch());
+}
+
+TEST_F(WorkerCoreTest, NothingNewStartsWithoutTheServerAndResultsAreResent) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  Step(AssignMessage(2));
+  Step(ServerLost{Unavailable("gone")});
+  Actions a = Step(Ok());  // what ran is finished and kept
+  EXPECT_TRUE(Results(a).empty());
+  EXPECT_TRUE(All<StartRun>(a).empty());
+  EXPECT_EQ(core_.kept_results(), 1u);
+  a = After(20 * kSecond);
+  ASSERT_EQ(All<ConnectServer>(a).size(), 1u);
+  a = Greet();
+  ASSERT_EQ(Results(a).size(), 1u);
+  EXPECT_EQ(Results(a)[0].ids().trial(), 1);
+  EXPECT_TRUE(All<StartRun>(a).empty()) << "the server gives its trials out again";
+}
+
+TEST_F(WorkerCoreTest, ResultsOfAnotherLogAreNotSentToThisServer) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  Step(ServerLost{Unavailable("gone")});
+  Step(Ok());
+  After(20 * kSecond);
+  FromServer m;
+  m.message.mutable_hello()->set_protocol(1);
+  m.message.mutable_hello()->set_log_id("another");
+  m.message.mutable_hello()->set_heartbeat_ns(5 * kSecond);
+  EXPECT_TRUE(Results(Step(m)).empty());
+  EXPECT_EQ(core_.kept_results(), 1u);
+}
+
+TEST_F(WorkerCoreTest, SpoolIsBoundedAndSaysWhatItDrops) {
+  Connect();
+  for (int64_t trial = 1; trial <= 4; ++trial) {
+    Step(AssignMessage(trial));
+    if (trial == 1) HaveBlobs();
+    const Actions a = Step(Ok());
+    EXPECT_EQ(All<SayStatus>(a).size(), trial == 4 ? 1u : 0u);
+  }
+  EXPECT_EQ(core_.kept_results(), 3u);
+}
+
+TEST_F(WorkerCoreTest, AssignmentsUnderAnotherLeaseAreIgnored) {
+  Connect();
+  EXPECT_TRUE(All<ToServer>(Step(AssignMessage(1, 6))).empty());
+  FromTracker ended;
+  ended.message.mutable_ended()->set_epoch(7);
+  Step(ended);
+  EXPECT_TRUE(All<ToServer>(Step(AssignMessage(2, 7))).empty());
+}
+
+TEST_F(WorkerCoreTest, SilentServerAndTrackerAreGivenUp) {
+  Connect();
+  bool closed = false;
+  for (int i = 0; i < 40 && !closed; ++i) closed = !All<CloseServer>(After(kSecond)).empty();
+  EXPECT_TRUE(closed);
+  EXPECT_LE(now_, kSecond + 27 * kSecond);
+  // A tracker that accepts and says nothing.
+  Step(TrackerLost{Unavailable("gone")});
+  const Actions a = After(20 * kSecond);
+  ASSERT_EQ(All<ConnectTracker>(a).size(), 1u);
+  EXPECT_EQ(All<CloseTracker>(After(6 * kSecond)).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, ReconnectsBackOff) {
+  Step(Tick{});
+  int64_t last = 0;
+  int attempts = 0;
+  for (const int64_t end = now_ + 120 * kSecond; now_ < end;) {
+    Step(TrackerLost{Unavailable("refused")});
+    for (bool again = false; !again && now_ < end;)
+      again = !All<ConnectTracker>(After(50 * kMillisecond)).empty();
+    ++attempts;
+    last = now_;
+  }
+  EXPECT_GT(attempts, 10);
+  EXPECT_LT(attempts, 40);
+  EXPECT_GT(last, 0);
+}
+
+TEST_F(WorkerCoreTest, DrainFinishesDeliversAndLeaves) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  Step(AssignMessage(2));
+  Actions a = Step(DrainRequested{});
+  EXPECT_TRUE(All<Exit>(a).empty());
+  a = Step(Ok());
+  EXPECT_TRUE(All<StartRun>(a).empty());
+  ASSERT_EQ(Results(a).size(), 1u);
+  EXPECT_TRUE(All<Exit>(a).empty()) << "the result is not acknowledged yet";
+  a = Step(AckMessage(Results(a)[0].sequence()));
+  EXPECT_EQ(All<Exit>(a).size(), 1u);
+  bool left = false;
+  for (const ToTracker& m : All<ToTracker>(a)) left = left || m.message.has_leave();
+  EXPECT_TRUE(left);
+}
+
+TEST_F(WorkerCoreTest, DrainWithoutAServerEndsWithinItsLimit) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  Step(ServerLost{Unavailable("gone")});
+  Step(DrainRequested{});
+  Actions a = Step(Ok());
+  int64_t waited = 0;
+  for (; All<Exit>(a).empty() && waited < 60; ++waited) a = After(kSecond);
+  EXPECT_LE(waited, 10);
+  EXPECT_EQ(core_.kept_results(), 1u);  // on disk, for the next start
+}
+
+TEST_F(WorkerCoreTest, KeptResultsOfAFormerProcessAreDeliveredWithoutALease) {
+  v1::SpooledResult kept;
+  kept.mutable_result()->set_sequence(5);
+  kept.set_server_address("server:1");
+  kept.set_log_id("log");
+  WorkerCore core(Config(), {kept}, {}, 1);
+  const Actions a = core.Step(now_, Tick{});
+  ASSERT_EQ(All<ConnectServer>(a).size(), 1u);
+  EXPECT_EQ(All<ConnectServer>(a)[0].address, "server:1");
+  FromServer m;
+  m.message.mutable_hello()->set_protocol(1);
+  m.message.mutable_hello()->set_log_id("log");
+  m.message.mutable_hello()->set_heartbeat_ns(5 * kSecond);
+  EXPECT_EQ(Results(core.Step(now_, m)).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, CacheIsBounded) {
+  WorkerConfig config = Config();
+  config.max_cache_bytes = 10;
+  WorkerCore core(config, {}, {{Sha256Hex("a"), 6}, {Sha256Hex("b"), 6}}, 1);
+  EXPECT_EQ(All<DropBlob>(core.Step(now_, Tick{})).size(), 1u);
+}
+
+// ---- access
+// ----------------------------------------------------------------------------------------------------------
+
+TEST(Access, EveryMethodIsInTheTableAndNothingElseIs) {
+  std::set<std::string> declared, listed;
+  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
+  v1::JobSpec::descriptor();
+  v1::Register::descriptor();
+  v1::Hello::descriptor();
+  for (const char* name : {"whet.v1.Tracker", "whet.v1.Dispatch", "whet.v1.Tuner"}) {
+    const auto* service = pool->FindServiceByName(name);
+    ASSERT_NE(service, nullptr) << name;
+    for (int i = 0; i < service->method_count(); ++i)
+      declared.insert(fmt::format("/{}/{}", name, service->method(i)->name()));
+  }
+  for (const rpc::AccessRow& row : rpc::AccessTable())
+    EXPECT_TRUE(listed.insert(row.method).second) << row.method << " is there twice";
+  EXPECT_EQ(declared, listed);
+}
+
+TEST(Access, IsDeniedByDefault) {
+  const rpc::Principal local = rpc::PrincipalOfPeer("ipv4:127.0.0.1:5000"),
+                       remote = rpc::PrincipalOfPeer("ipv4:10.0.0.1:5000");
+  EXPECT_TRUE(rpc::MayCall(local, "/whet.v1.Tuner/SubmitJob"));
+  EXPECT_TRUE(
+      rpc::MayCall(rpc::PrincipalOfPeer("ipv6:%5B::1%5D:5000"), "/whet.v1.Tuner/SubmitJob"));
+  EXPECT_FALSE(rpc::MayCall(local, "/whet.v1.Tuner/Reboot"));
+  for (const rpc::AccessRow& row : rpc::AccessTable())
+    EXPECT_FALSE(rpc::MayCall(remote, row.method));
+  EXPECT_FALSE(rpc::MayCall({rpc::Role::kWorker, ""}, "/whet.v1.Tuner/SubmitJob"));
+  EXPECT_TRUE(rpc::MayCall({rpc::Role::kWorker, ""}, "/whet.v1.Dispatch/Work"));
+  EXPECT_FALSE(rpc::MayCall(rpc::PrincipalOfPeer(""), "/whet.v1.Tuner/GetInfo"));
+}
+
+TEST(Endpoint, ListenAddresses) {
+  EXPECT_EQ(rpc::ParseListenAddress("--listen", ":9190").value(), "127.0.0.1:9190");
+  EXPECT_EQ(rpc::ParseListenAddress("--listen", "localhost:1").value(), "127.0.0.1:1");
+  EXPECT_EQ(rpc::ParseListenAddress("--listen", "[::1]:0").value(), "[::1]:0");
+  EXPECT_EQ(rpc::ParseListenAddress("--listen", "127.1.2.3:80").value(), "127.1.2.3:80");
+  for (const char* bad : {"0.0.0.0:1", "[::]:1", "192.168.0.1:1", "example.org:1", "*:1"}) {
+    EXPECT_THAT(Message(rpc::ParseListenAddress("--listen", bad).status()), HasSubstr("TLS"))
+        << bad;
+  }
+  for (const char* bad : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", ":-1",
+                          "127.0.0.1:999999999999"}) {
+    EXPECT_THAT(Message(rpc::ParseListenAddress("--listen", bad).status()), HasSubstr("HOST:PORT"))
+        << bad;
+  }
+  EXPECT_FALSE(rpc::ParseDialAddress("--tracker", "h:0").ok());
+  EXPECT_EQ(rpc::ParseDialAddress("--tracker", "h:1").value(), "h:1");
+}
+
+}  // namespace
+}  // namespace whet::worker

@@ -1,0 +1,112 @@
+#include "tuner/service/server_main.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <thread>
+
+#include "compiler/support/config.h"
+#include "compiler/support/env.h"
+#include "compiler/support/paths.h"
+#include "proto/rpc/endpoint.h"
+#include "tracker/service/tracker_server.h"
+#include "tuner/service/tuner_server.h"
+
+namespace whet::tuner {
+namespace {
+
+struct Flags {
+  std::string tracker = ":9190", listen = "127.0.0.1:9191", advertise, db = "tuning.db";
+  int builders = 0;
+};
+
+std::string HostBootId() {
+  StatusOr<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id", 100);
+  return id.ok() ? id->substr(0, id->find('\n')) : "";
+}
+
+StatusOr<std::unique_ptr<TunerServer>> StartServer(
+    const Flags& flags, const SpaceProvider& spaces, const ReferenceProvider& references,
+    const std::string& builder, std::unique_ptr<tracker::TrackerServer>* tracker) {
+  ServerOptions options;
+  WHET_ASSIGN_OR_RETURN(options.listen, rpc::ParseListenAddress("--listen", flags.listen));
+  if (!flags.advertise.empty()) {
+    WHET_ASSIGN_OR_RETURN(options.advertise, rpc::ParseDialAddress("--advertise", flags.advertise));
+  }
+  const bool embedded = !flags.tracker.empty() && flags.tracker[0] == ':';
+  std::string tracker_listen;
+  if (embedded) {
+    WHET_ASSIGN_OR_RETURN(tracker_listen, rpc::ParseListenAddress("--tracker", flags.tracker));
+  } else {
+    WHET_ASSIGN_OR_RETURN(options.tracker, rpc::ParseDialAddress("--tracker", flags.tracker));
+  }
+  WHET_ASSIGN_OR_RETURN(const std::string program, FindProgram(builder));
+  db::WriterOptions writing;
+  writing.program = "tuner-server " + std::string(kVersion);
+  WHET_ASSIGN_OR_RETURN(auto log, db::TuningLog::Open(flags.db, writing));
+  // One processor is for the device, when it is this machine; the builders share the others.
+  const int builders = flags.builders > 0
+                           ? flags.builders
+                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+  WHET_ASSIGN_OR_RETURN(auto pool, BuilderPool::Start(program, builders));
+  if (embedded) {
+    tracker::TrackerOptions serving;
+    serving.listen = tracker_listen;
+    WHET_ASSIGN_OR_RETURN(*tracker, tracker::TrackerServer::Start(serving));
+    options.tracker = (*tracker)->address();
+  }
+  options.core.host_boot_id = HostBootId();
+  return TunerServer::Start(options, std::move(log), std::move(pool), &spaces, &references);
+}
+
+}  // namespace
+
+int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
+                  const ReferenceProvider& references, const std::string& builder) {
+  CLI::App app(
+      "tuner-server holds tuning jobs: it searches schedules, builds candidates, has leased "
+      "workers measure them and keeps\n"
+      "every measurement in the tuning log. It listens on loopback only, and stops on SIGTERM or "
+      "Ctrl-C.");
+  Flags flags;
+  app.add_option("--tracker", flags.tracker,
+                 "':PORT' serves a tracker here; 'HOST:PORT' uses that one")
+      ->capture_default_str();
+  app.add_option("--listen", flags.listen,
+                 "address for clients and workers, HOST:PORT or :PORT; port 0 picks a free one")
+      ->capture_default_str();
+  app.add_option("--advertise", flags.advertise,
+                 "address that workers are told to dial (default: the one listened on)");
+  app.add_option("--db", flags.db, "the tuning log; made when there is none")
+      ->capture_default_str();
+  app.add_option("--builders", flags.builders,
+                 "processes that build candidates (default: one less than there are processors)")
+      ->check(CLI::Range(0, 256));
+  if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("tuner-server"));
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigaddset(&stop, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  std::unique_ptr<tracker::TrackerServer> tracker;
+  StatusOr<std::unique_ptr<TunerServer>> server =
+      StartServer(flags, spaces, references, builder, &tracker);
+  if (!server.ok()) {
+    std::fprintf(stderr, "error: %s\n", Message(server.status()).c_str());
+    return 2;
+  }
+  if (tracker) rpc::AnnounceListening(tracker->address(), "tracker");
+  rpc::AnnounceListening((*server)->address(), "server");
+  int signal_number = 0;
+  sigwait(&stop, &signal_number);
+  spdlog::info("event=stopping signal={}", signal_number);
+  server->reset();
+  tracker.reset();
+  return 0;
+}
+
+}  // namespace whet::tuner

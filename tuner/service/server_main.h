@@ -1,0 +1,15 @@
+// The main function of a tuner server: configuration, listeners, signals. The program passes the
+// compiler; the tests pass scripted tasks.
+#pragma once
+#include <string>
+
+#include "tuner/task/task.h"
+
+namespace whet::tuner {
+
+// `builder`: the program whose zygotes build candidates, as FindProgram finds it. Returns the exit
+// code.
+int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
+                  const ReferenceProvider& references, const std::string& builder);
+
+}  // namespace whet::tuner
