@@ -6,7 +6,8 @@ namespace whet::expr {
 
 std::string_view ToString(Scope s) {
   switch (s) {
-#define X(id, name) case Scope::id: return name;
+#define X(id, name) \
+  case Scope::id: return name;
     WHET_SCOPES(X)
 #undef X
   }
@@ -14,15 +15,18 @@ std::string_view ToString(Scope s) {
 }
 
 StatusOr<Scope> ParseScope(std::string_view text) {
-#define X(id, name) if (text == name) return Scope::id;
+#define X(id, name) \
+  if (text == name) return Scope::id;
   WHET_SCOPES(X)
 #undef X
-  return InvalidArgument("unknown scope '{}'; scopes are global, local, shared, register, tile", text);
+  return InvalidArgument("unknown scope '{}'; scopes are global, local, shared, register, tile",
+                         text);
 }
 
 std::string_view ToString(BinaryOp op) {
   switch (op) {
-#define X(id, sym, prec) case BinaryOp::id: return sym;
+#define X(id, sym, prec) \
+  case BinaryOp::id: return sym;
     WHET_BINARY_OPS(X)
 #undef X
   }
@@ -31,7 +35,8 @@ std::string_view ToString(BinaryOp op) {
 
 std::string_view ToString(Intrinsic op) {
   switch (op) {
-#define X(id, name) case Intrinsic::id: return name;
+#define X(id, name) \
+  case Intrinsic::id: return name;
     WHET_INTRINSICS(X)
 #undef X
   }
@@ -85,7 +90,8 @@ Expr FoldInts(BinaryOp op, int64_t a, int64_t b, DType t) {
     case BinaryOp::kSub: return Int(Wrap(ua - ub), t);
     case BinaryOp::kMul: return Int(Wrap(ua * ub), t);
     case BinaryOp::kFloorDiv: return b == 0 ? nullptr : Int(FloorDivInt(a, b), t);
-    case BinaryOp::kFloorMod: return b == 0 ? nullptr : Int(Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
+    case BinaryOp::kFloorMod:
+      return b == 0 ? nullptr : Int(Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
     case BinaryOp::kMin: return Int(std::min(a, b), t);
     case BinaryOp::kMax: return Int(std::max(a, b), t);
     case BinaryOp::kEq: return Bool(a == b);

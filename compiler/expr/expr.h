@@ -1,6 +1,7 @@
-// Scalar expressions, shared by tensor expressions (te) and loop programs (loop). Nodes are immutable and
-// shared; equality of variables and buffers is identity, of everything else structure. Index arithmetic is
-// i64; division and modulo of integers round towards minus infinity, so that tiling algebra holds.
+// Scalar expressions, shared by tensor expressions (te) and loop programs (loop). Nodes are
+// immutable and shared; equality of variables and buffers is identity, of everything else
+// structure. Index arithmetic is i64; division and modulo of integers round towards minus infinity,
+// so that tiling algebra holds.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,9 +14,14 @@
 
 namespace whet::expr {
 
-// Where a buffer lives. A `register` buffer must be indexed by constants once loops are unrolled and
-// vectorised: code generation keeps one value per element, never a stack array.
-#define WHET_SCOPES(X) X(kGlobal, "global") X(kLocal, "local") X(kShared, "shared") X(kRegister, "register") X(kTile, "tile")
+// Where a buffer lives. A `register` buffer must be indexed by constants once loops are unrolled
+// and vectorised: code generation keeps one value per element, never a stack array.
+#define WHET_SCOPES(X)     \
+  X(kGlobal, "global")     \
+  X(kLocal, "local")       \
+  X(kShared, "shared")     \
+  X(kRegister, "register") \
+  X(kTile, "tile")
 enum class Scope : uint8_t {
 #define X(id, name) id,
   WHET_SCOPES(X)
@@ -29,7 +35,8 @@ struct BufferNode : RefCounted {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
   Scope scope = Scope::kGlobal;
-  bool constant = false;  // known at compile time: blocks that read only constants are hoisted into prepack
+  // Known at compile time: blocks that read only constants are hoisted into prepack.
+  bool constant = false;
   int64_t num_elements() const;
 };
 using Buffer = RefPtr<const BufferNode>;
@@ -39,23 +46,45 @@ Buffer MakeBuffer(std::string name, DType dtype, std::vector<int64_t> shape,
 enum class Kind : uint8_t { kInt, kFloat, kVar, kBinary, kNot, kSelect, kCast, kCall, kLoad };
 
 // symbol, precedence (larger binds tighter; 0 = printed as a call)
-#define WHET_BINARY_OPS(X)                                                                      \
-  X(kAdd, "+", 5) X(kSub, "-", 5) X(kMul, "*", 6) X(kDiv, "/", 6) X(kFloorDiv, "//", 6)         \
-  X(kFloorMod, "%", 6) X(kMin, "min", 0) X(kMax, "max", 0) X(kEq, "==", 3) X(kNe, "!=", 3)      \
-  X(kLt, "<", 4) X(kLe, "<=", 4) X(kAnd, "&&", 2) X(kOr, "||", 1) X(kPow, "pow", 0)
+#define WHET_BINARY_OPS(X) \
+  X(kAdd, "+", 5)          \
+  X(kSub, "-", 5)          \
+  X(kMul, "*", 6)          \
+  X(kDiv, "/", 6)          \
+  X(kFloorDiv, "//", 6)    \
+  X(kFloorMod, "%", 6)     \
+  X(kMin, "min", 0)        \
+  X(kMax, "max", 0)        \
+  X(kEq, "==", 3)          \
+  X(kNe, "!=", 3)          \
+  X(kLt, "<", 4)           \
+  X(kLe, "<=", 4)          \
+  X(kAnd, "&&", 2)         \
+  X(kOr, "||", 1)          \
+  X(kPow, "pow", 0)
 enum class BinaryOp : uint8_t {
 #define X(id, sym, prec) id,
   WHET_BINARY_OPS(X)
 #undef X
 };
 
-// Unary functions of a float. exp, log, tanh, erf (and pow) are expanded into arithmetic before code generation (see
-// vector_math.h), so that every machine computes the same bits and no libm is on a hot path. The last three are what the
-// expansions need: 2^n of an integral n in [-126, 127], and x = mantissa(x) * 2^exponent(x) with a mantissa in [1, 2) for
-// a positive normal x.
+// Unary functions of a float. exp, log, tanh, erf (and pow) are expanded into arithmetic before
+// code generation (see vector_math.h), so that every machine computes the same bits and no libm is
+// on a hot path. The last three are what the expansions need: 2^n of an integral n in [-126, 127],
+// and x = mantissa(x) * 2^exponent(x) with a mantissa in [1, 2) for a positive normal x.
 #define WHET_INTRINSICS(X) \
-  X(kExp, "exp") X(kLog, "log") X(kSqrt, "sqrt") X(kTanh, "tanh") X(kErf, "erf") X(kAbs, "abs") X(kFloor, "floor") X(kCeil, "ceil") X(kRound, "round") \
-  X(kPow2, "pow2") X(kMantissa, "mantissa") X(kExponent, "exponent")
+  X(kExp, "exp")           \
+  X(kLog, "log")           \
+  X(kSqrt, "sqrt")         \
+  X(kTanh, "tanh")         \
+  X(kErf, "erf")           \
+  X(kAbs, "abs")           \
+  X(kFloor, "floor")       \
+  X(kCeil, "ceil")         \
+  X(kRound, "round")       \
+  X(kPow2, "pow2")         \
+  X(kMantissa, "mantissa") \
+  X(kExponent, "exponent")
 enum class Intrinsic : uint8_t {
 #define X(id, name) id,
   WHET_INTRINSICS(X)
@@ -70,18 +99,18 @@ using Expr = RefPtr<const ExprNode>;
 struct ExprNode : RefCounted {
   Kind kind = Kind::kInt;
   DType dtype = DType::kI64;
-  BinaryOp binary = BinaryOp::kAdd;    // kBinary
-  Intrinsic call = Intrinsic::kExp;    // kCall
-  int64_t int_value = 0;               // kInt (bool constants too)
-  double float_value = 0;              // kFloat
-  std::string name;                    // kVar
-  Buffer buffer;                       // kLoad
-  std::vector<Expr> args;              // operands; indices of a load
+  BinaryOp binary = BinaryOp::kAdd;  // kBinary
+  Intrinsic call = Intrinsic::kExp;  // kCall
+  int64_t int_value = 0;             // kInt (bool constants too)
+  double float_value = 0;            // kFloat
+  std::string name;                  // kVar
+  Buffer buffer;                     // kLoad
+  std::vector<Expr> args;            // operands; indices of a load
 };
 using Var = Expr;  // an Expr of kind kVar
 
-// Constructors. They fold constants and the identities x+0, x*1, x*0 (integers only), but nothing that needs
-// bounds: see simplify.h. Operand types must agree (a bug otherwise).
+// Constructors. They fold constants and the identities x+0, x*1, x*0 (integers only), but nothing
+// that needs bounds: see simplify.h. Operand types must agree (a bug otherwise).
 Expr Int(int64_t v, DType t = DType::kI64);
 Expr Float(double v, DType t = DType::kF32);
 Expr Bool(bool v);
@@ -96,7 +125,9 @@ Expr Load(Buffer b, std::vector<Expr> indices);
 inline Expr operator+(const Expr& a, const Expr& b) { return Binary(BinaryOp::kAdd, a, b); }
 inline Expr operator-(const Expr& a, const Expr& b) { return Binary(BinaryOp::kSub, a, b); }
 inline Expr operator*(const Expr& a, const Expr& b) { return Binary(BinaryOp::kMul, a, b); }
-inline Expr operator/(const Expr& a, const Expr& b) { return Binary(BinaryOp::kDiv, a, b); }  // floats
+inline Expr operator/(const Expr& a, const Expr& b) {
+  return Binary(BinaryOp::kDiv, a, b);
+}  // floats
 inline Expr operator+(const Expr& a, int64_t b) { return a + Int(b, a->dtype); }
 inline Expr operator-(const Expr& a, int64_t b) { return a - Int(b, a->dtype); }
 inline Expr operator*(const Expr& a, int64_t b) { return a * Int(b, a->dtype); }
@@ -114,14 +145,15 @@ inline Expr And(const Expr& a, const Expr& b) { return Binary(BinaryOp::kAnd, a,
 inline Expr Or(const Expr& a, const Expr& b) { return Binary(BinaryOp::kOr, a, b); }
 
 bool IsInt(const Expr& e, int64_t v);
-bool IsTrue(const Expr& e);   // the constant true (a null predicate counts as true)
+bool IsTrue(const Expr& e);  // the constant true (a null predicate counts as true)
 bool IsFalse(const Expr& e);
 
 // Total structural order; variables by name, buffers by name. 0 when equal.
 int Compare(const Expr& a, const Expr& b);
 inline bool Same(const Expr& a, const Expr& b) { return a == b || Compare(a, b) == 0; }
 
-// Rebuilds `e` with each node that `f` maps to something replaced (children first when `f` gives null).
+// Rebuilds `e` with each node that `f` maps to something replaced (children first when `f` gives
+// null).
 Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f);
 // Replaces variables (by identity).
 struct Substitution {
@@ -129,7 +161,8 @@ struct Substitution {
   void Add(const Var& v, Expr e) { pairs.emplace_back(v.get(), std::move(e)); }
 };
 Expr Substitute(const Expr& e, const Substitution& s);
-void Visit(const Expr& e, const std::function<void(const ExprNode&)>& f);  // every node, parents first
+void Visit(const Expr& e,
+           const std::function<void(const ExprNode&)>& f);  // every node, parents first
 bool Uses(const Expr& e, const Var& v);
 
 // `((a.i*4 + a.j) // 3)`; parse(print(x)) == x given the same variables and buffers.

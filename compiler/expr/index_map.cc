@@ -60,8 +60,11 @@ class MapParser {
   StatusOr<std::string> Name() {
     Space();
     size_t b = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
-    if (b == at_ || std::isdigit(static_cast<unsigned char>(text_[b]))) return Error("expected a name");
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_'))
+      ++at_;
+    if (b == at_ || std::isdigit(static_cast<unsigned char>(text_[b])))
+      return Error("expected a name");
     return std::string(text_.substr(b, at_ - b));
   }
   StatusOr<Expr> Atom(int depth) {
@@ -92,7 +95,8 @@ class MapParser {
       const bool div = Accept("//"), mod = !div && Accept("%"), mul = !div && !mod && Accept("*");
       if (!div && !mod && !mul) return a;
       WHET_ASSIGN_OR_RETURN(Expr b, Atom(depth));
-      if (!mul && (b->kind != Kind::kInt || b->int_value <= 0)) return Error("divisor is not a positive number");
+      if (!mul && (b->kind != Kind::kInt || b->int_value <= 0))
+        return Error("divisor is not a positive number");
       a = div ? FloorDiv(a, b) : mod ? FloorMod(a, b) : a * b;
     }
   }
@@ -114,7 +118,8 @@ class MapParser {
 }  // namespace
 
 StatusOr<IndexMap> IndexMap::Parse(std::string_view text) {
-  if (text.size() > 4096) return InvalidArgument("index map of {} bytes; the limit is 4096", text.size());
+  if (text.size() > 4096)
+    return InvalidArgument("index map of {} bytes; the limit is 4096", text.size());
   return MapParser(text).Run();
 }
 
@@ -176,7 +181,8 @@ std::vector<Expr> IndexMap::Apply(const std::vector<Expr>& indices) const {
 
 std::vector<int64_t> IndexMap::ApplyToShape(const std::vector<int64_t>& shape) const {
   Bounds bounds;
-  for (size_t i = 0; i < vars.size(); ++i) bounds.Set(vars[i], {0, std::max<int64_t>(shape[i] - 1, 0)});
+  for (size_t i = 0; i < vars.size(); ++i)
+    bounds.Set(vars[i], {0, std::max<int64_t>(shape[i] - 1, 0)});
   std::vector<int64_t> r;
   for (size_t i = 0; i < out.size(); ++i) {
     auto range = bounds.Of(out[i]);

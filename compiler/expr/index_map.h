@@ -1,7 +1,7 @@
-// An index map takes logical indices to physical ones: (n, c, h, w) -> (n, h, w, c). One abstraction for edge
-// layouts, packing, NCHWc and register tiles. Physical extents are the maps' ranges over the logical shape; a map
-// like c -> (c // 16, c % 16) over 24 channels has 32 physical ones: the rest is padding.
-// Text form: "(a, b) -> (b, a // 4, a % 4)"; parse(print(x)) == x.
+// An index map takes logical indices to physical ones: (n, c, h, w) -> (n, h, w, c). One
+// abstraction for edge layouts, packing, NCHWc and register tiles. Physical extents are the maps'
+// ranges over the logical shape; a map like c -> (c // 16, c % 16) over 24 channels has 32 physical
+// ones: the rest is padding. Text form: "(a, b) -> (b, a // 4, a % 4)"; parse(print(x)) == x.
 #pragma once
 #include <string>
 #include <string_view>

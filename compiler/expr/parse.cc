@@ -68,16 +68,18 @@ bool Applies(BinaryOp op, DType t) {
 
 struct Parsed {
   Expr e;
-  int depth = 1;  // of the tree: a long sum is deep on its left
+  int depth = 1;               // of the tree: a long sum is deep on its left
   bool plain_integer = false;  // an unadorned i64 literal
 };
 
 class Parser {
  public:
-  Parser(std::string_view text, const Symbols& symbols) : all_(text), rest_(text), symbols_(symbols) {}
+  Parser(std::string_view text, const Symbols& symbols)
+      : all_(text), rest_(text), symbols_(symbols) {}
 
   StatusOr<Expr> Run() {
-    if (all_.size() > kMaxExprBytes) return InvalidArgument("expression of {} bytes; the limit is {}", all_.size(), kMaxExprBytes);
+    if (all_.size() > kMaxExprBytes)
+      return InvalidArgument("expression of {} bytes; the limit is {}", all_.size(), kMaxExprBytes);
     WHET_ASSIGN_OR_RETURN(Parsed p, Level(1, 1));
     return p.e;
   }
@@ -85,7 +87,8 @@ class Parser {
   Status Error(std::string_view what) const {
     const size_t at = all_.size() - rest_.size();
     const size_t from = at > 20 ? at - 20 : 0;
-    return InvalidArgument("expression, column {}, at '{}': {}", at + 1, all_.substr(from, 60), what);
+    return InvalidArgument("expression, column {}, at '{}': {}", at + 1, all_.substr(from, 60),
+                           what);
   }
   void Space() {
     while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
@@ -100,7 +103,9 @@ class Parser {
     rest_.remove_prefix(token.size());
     return true;
   }
-  Status Expect(std::string_view token) { return Accept(token) ? OkStatus() : Error(fmt::format("expected '{}'", token)); }
+  Status Expect(std::string_view token) {
+    return Accept(token) ? OkStatus() : Error(fmt::format("expected '{}'", token));
+  }
 
   // The longest operator of this precedence at the cursor; null when there is none.
   const BinaryToken* Operator(int precedence) {
@@ -132,11 +137,13 @@ class Parser {
   }
 
   StatusOr<Parsed> Checked(Parsed p) const {
-    return p.depth <= kMaxExprDepth ? StatusOr<Parsed>(std::move(p)) : Error(fmt::format("more than {} levels deep", kMaxExprDepth));
+    return p.depth <= kMaxExprDepth ? StatusOr<Parsed>(std::move(p))
+                                    : Error(fmt::format("more than {} levels deep", kMaxExprDepth));
   }
 
   StatusOr<Parsed> Atom(int nesting) {
-    if (nesting > kMaxExprDepth) return Error(fmt::format("nested more than {} deep", kMaxExprDepth));
+    if (nesting > kMaxExprDepth)
+      return Error(fmt::format("nested more than {} deep", kMaxExprDepth));
     if (Accept("(")) {
       WHET_ASSIGN_OR_RETURN(Parsed p, Level(1, nesting + 1));
       WHET_RETURN_IF_ERROR(Expect(")"));
@@ -155,7 +162,8 @@ class Parser {
     if (minus) {
       rest_.remove_prefix(1);
       const auto constant = ConstantWord(TakeWord(rest_));
-      if (!constant || (*constant)->kind != Kind::kFloat || (*constant)->float_value != std::numeric_limits<double>::infinity()) {
+      if (!constant || (*constant)->kind != Kind::kFloat ||
+          (*constant)->float_value != std::numeric_limits<double>::infinity()) {
         return Error("a minus before something other than a number");
       }
       return Parsed{Float(-(*constant)->float_value, (*constant)->dtype)};
@@ -216,11 +224,13 @@ class Parser {
     if (!buffer) return Error(fmt::format("unknown buffer '{}'", name.substr(0, 100)));
     WHET_ASSIGN_OR_RETURN(std::vector<Parsed> items, List("[", "]", nesting));
     if (items.size() != buffer->shape.size()) {
-      return Error(fmt::format("buffer '{}' has rank {}, {} indices", name, buffer->shape.size(), items.size()));
+      return Error(fmt::format("buffer '{}' has rank {}, {} indices", name, buffer->shape.size(),
+                               items.size()));
     }
     std::vector<Expr> indices;
     for (const Parsed& p : items) {
-      if (IsFloat(p.e->dtype) || p.e->dtype == DType::kBool) return Error(fmt::format("an index of type {}", ::whet::ToString(p.e->dtype)));
+      if (IsFloat(p.e->dtype) || p.e->dtype == DType::kBool)
+        return Error(fmt::format("an index of type {}", ::whet::ToString(p.e->dtype)));
       indices.push_back(p.e);
     }
     return Checked({Load(buffer, std::move(indices)), DepthOver(items)});
@@ -229,7 +239,9 @@ class Parser {
   StatusOr<Parsed> CallOf(std::string_view name, int nesting) {
     WHET_ASSIGN_OR_RETURN(std::vector<Parsed> items, List("(", ")", nesting));
     const auto need = [&](size_t n) {
-      return items.size() == n ? OkStatus() : Error(fmt::format("{} takes {} operands, {} given", name, n, items.size()));
+      return items.size() == n
+                 ? OkStatus()
+                 : Error(fmt::format("{} takes {} operands, {} given", name, n, items.size()));
     };
     for (const BinaryToken& t : kBinaryTokens) {
       if (t.precedence != 0 || t.symbol != name) continue;
@@ -238,20 +250,23 @@ class Parser {
     }
     if (name == "select") {
       WHET_RETURN_IF_ERROR(need(3));
-      if (items[0].e->dtype != DType::kBool) return Error("select's first operand is not a condition");
-      if (items[1].e->dtype != items[2].e->dtype) return Error("select's two values differ in type");
+      if (items[0].e->dtype != DType::kBool)
+        return Error("select's first operand is not a condition");
+      if (items[1].e->dtype != items[2].e->dtype)
+        return Error("select's two values differ in type");
       return Checked({Select(items[0].e, items[1].e, items[2].e), DepthOver(items)});
     }
     if (auto type = ParseDType(name); type.ok()) {
       WHET_RETURN_IF_ERROR(need(1));
-      if (items[0].plain_integer && !IsFloat(*type) && *type != DType::kBool) return Parsed{Int(items[0].e->int_value, *type)};
+      if (items[0].plain_integer && !IsFloat(*type) && *type != DType::kBool)
+        return Parsed{Int(items[0].e->int_value, *type)};
       return Checked({Cast(*type, items[0].e), DepthOver(items)});
     }
-#define X(id, text)                                                                              \
-  if (name == text) {                                                                            \
-    WHET_RETURN_IF_ERROR(need(1));                                                               \
-    if (!IsFloat(items[0].e->dtype)) return Error(fmt::format("{} of an integer", name));        \
-    return Checked({Call(Intrinsic::id, items[0].e), DepthOver(items)});                         \
+#define X(id, text)                                                                       \
+  if (name == text) {                                                                     \
+    WHET_RETURN_IF_ERROR(need(1));                                                        \
+    if (!IsFloat(items[0].e->dtype)) return Error(fmt::format("{} of an integer", name)); \
+    return Checked({Call(Intrinsic::id, items[0].e), DepthOver(items)});                  \
   }
     WHET_INTRINSICS(X)
 #undef X

@@ -34,7 +34,8 @@ std::optional<Interval> Product(Interval a, Interval b) {
 
 // Coefficients wrap like the expressions they stand for.
 int64_t MulAdd(int64_t a, int64_t b, int64_t c) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b) * static_cast<uint64_t>(c));
+  return static_cast<int64_t>(static_cast<uint64_t>(a) +
+                              static_cast<uint64_t>(b) * static_cast<uint64_t>(c));
 }
 
 }  // namespace
@@ -81,8 +82,10 @@ std::optional<Interval> Bounds::Of(const Expr& e) const {
   }
   if (!a || !b) return std::nullopt;
   switch (e->binary) {
-    case BinaryOp::kAdd: return Known(static_cast<__int128>(a->lo) + b->lo, static_cast<__int128>(a->hi) + b->hi);
-    case BinaryOp::kSub: return Known(static_cast<__int128>(a->lo) - b->hi, static_cast<__int128>(a->hi) - b->lo);
+    case BinaryOp::kAdd:
+      return Known(static_cast<__int128>(a->lo) + b->lo, static_cast<__int128>(a->hi) + b->hi);
+    case BinaryOp::kSub:
+      return Known(static_cast<__int128>(a->lo) - b->hi, static_cast<__int128>(a->hi) - b->lo);
     case BinaryOp::kMul: return Product(*a, *b);
     case BinaryOp::kFloorDiv:
       if (b->lo <= 0 && b->hi >= 0) return std::nullopt;
@@ -159,11 +162,14 @@ Linear Add(const Linear& a, const Linear& b, int64_t scale) {
   r.constant = MulAdd(a.constant, scale, b.constant);
   size_t i = 0, j = 0;
   while (i < a.terms.size() || j < b.terms.size()) {
-    const int c = i == a.terms.size() ? 1 : j == b.terms.size() ? -1 : Compare(a.terms[i].first, b.terms[j].first);
+    const int c = i == a.terms.size()   ? 1
+                  : j == b.terms.size() ? -1
+                                        : Compare(a.terms[i].first, b.terms[j].first);
     if (c < 0) {
       r.terms.push_back(a.terms[i++]);
     } else if (c > 0) {
-      if (const int64_t k = MulAdd(0, scale, b.terms[j].second)) r.terms.emplace_back(b.terms[j].first, k);
+      if (const int64_t k = MulAdd(0, scale, b.terms[j].second))
+        r.terms.emplace_back(b.terms[j].first, k);
       ++j;
     } else {
       const int64_t s = MulAdd(a.terms[i].second, scale, b.terms[j].second);

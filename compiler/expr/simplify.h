@@ -1,6 +1,6 @@
-// Integer algebra for index expressions: canonical linear forms, bounds, and a simplifier that uses both.
-// It proves what tiling needs: (o*4 + i) // 4 == o and (o*4 + i) % 4 == i for 0 <= i < 4, comparisons by
-// interval, and the cancellation of a region's start from an index inside it.
+// Integer algebra for index expressions: canonical linear forms, bounds, and a simplifier that uses
+// both. It proves what tiling needs: (o*4 + i) // 4 == o and (o*4 + i) % 4 == i for 0 <= i < 4,
+// comparisons by interval, and the cancellation of a region's start from an index inside it.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,7 +21,8 @@ class Bounds {
  public:
   void Set(const Var& v, Interval range);
   const Interval* Find(const ExprNode* v) const;
-  // The range of an integer expression; nullopt where an unknown variable or a load makes it unbounded.
+  // The range of an integer expression; nullopt where an unknown variable or a load makes it
+  // unbounded.
   std::optional<Interval> Of(const Expr& e) const;
   // true/false when the condition is decided by the ranges alone.
   std::optional<bool> Decide(const Expr& cond) const;
@@ -30,7 +31,8 @@ class Bounds {
   std::vector<std::pair<const ExprNode*, Interval>> ranges_;
 };
 
-// constant + sum of coefficient * atom; atoms are variables or non-linear subexpressions, in structural order.
+// constant + sum of coefficient * atom; atoms are variables or non-linear subexpressions, in
+// structural order.
 struct Linear {
   int64_t constant = 0;
   std::vector<std::pair<Expr, int64_t>> terms;  // coefficients are not 0

@@ -24,8 +24,8 @@ StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const No
                                                         const std::vector<TensorType>& out);
 
 struct Evaluation {
-  std::vector<RefTensor>
-      values;  // per value of the graph; an empty shape and no elements where it was not kept
+  // Per value of the graph; an empty shape and no elements where it was not kept.
+  std::vector<RefTensor> values;
 };
 struct EvaluateOptions {
   bool want_err = false;

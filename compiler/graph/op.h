@@ -27,10 +27,13 @@ namespace whet::graph {
 class ImportContext;
 
 // Ordered: an operator that takes consumers or producers by kind compares with <.
-#define WHET_FUSION_KINDS(X)                                                       \
-  X(kElementwise, "elementwise")                                                   \
-  X(kBroadcast, "broadcast") X(kInjective, "injective") X(kReduction, "reduction") \
-      X(kOutFusable, "out-fusable") X(kOpaque, "opaque")
+#define WHET_FUSION_KINDS(X)     \
+  X(kElementwise, "elementwise") \
+  X(kBroadcast, "broadcast")     \
+  X(kInjective, "injective")     \
+  X(kReduction, "reduction")     \
+  X(kOutFusable, "out-fusable")  \
+  X(kOpaque, "opaque")
 enum class FusionKind : uint8_t {
 #define X(id, name) id,
   WHET_FUSION_KINDS(X)
@@ -89,15 +92,15 @@ struct InputRange {
 
 struct OpRecord {
   std::string name;  // ONNX operator name where there is one; part of the workload text
-  int version =
-      1;  // of the semantics; a change of meaning changes it, and with it every workload text
+  // Of the semantics; a change of meaning changes it, and with it every workload text.
+  int version = 1;
   FusionKind kind = FusionKind::kOpaque;
   LayoutRole layout = LayoutRole::kRowMajor;
   ViewRole view = ViewRole::kNone;
   int min_inputs = 1;
   int max_inputs = 1;  // -1: any number
-  std::vector<std::string>
-      input_names;  // roles, for te buffers: {"x", "w", "b"}; the last one repeats
+  // Roles, for te buffers: {"x", "w", "b"}; the last one repeats.
+  std::vector<std::string> input_names;
   std::vector<AttrSpec> attrs;
   std::vector<DType> types;  // allowed for the first input; empty: all
   bool commutative = false;  // all inputs may be exchanged

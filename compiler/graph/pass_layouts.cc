@@ -91,19 +91,19 @@ StatusOr<bool> AssignLayouts(Graph& g) {
     }
     for (ValueId o : n.outputs) {
       expr::IndexMap layout = ChooseLayout(g, n, g.type(o));
-      changed |= !layout.IsIdentity();
-      g.values[o].type.layout = std::move(layout);
+      TensorType& type = g.values[o].type;
+      type.layout = std::move(layout);
+      // One spelling for equal bytes, so that workloads that differ in the name of a layout are
+      // one.
+      if (type.IsRowMajor()) type.layout = expr::IndexMap::Identity(type.rank());
+      changed |= !type.layout.IsIdentity();
     }
     nodes.push_back(std::move(n));
   }
-  // Graph outputs: row-major, by a copy where the bytes differ. Where only unit extents stand
-  // elsewhere, the type is told so.
+  // Graph outputs: row-major, by a copy where the bytes differ.
   for (GraphOutput& o : g.outputs) {
     const TensorType t = g.type(o.value);
-    if (t.IsRowMajor()) {
-      g.values[o.value].type.layout = expr::IndexMap::Identity(t.rank());
-      continue;
-    }
+    if (t.IsRowMajor()) continue;
     const ValueId copy =
         g.AddValue(g.values[o.value].name + "_row_major", TensorType::Of(t.dtype, t.shape));
     nodes.push_back(Copy(g, o.value, copy, o.name));

@@ -6,6 +6,26 @@
 namespace whet::loop {
 namespace {
 
+// Towards zero; what an i64 cannot hold becomes the nearest it can, NaN 0.
+int64_t ToInteger(double v) {
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (std::isnan(v)) return 0;
+  if (v >= kLimit) return std::numeric_limits<int64_t>::max();
+  if (v < -kLimit) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(v);
+}
+
+// What `v` is in arithmetic modulo the size of the type.
+int64_t Wrap(int64_t v, DType t) {
+  switch (t) {
+    case DType::kBool: return v != 0;
+    case DType::kU8: return static_cast<uint8_t>(v);
+    case DType::kI8: return static_cast<int8_t>(v);
+    case DType::kI32: return static_cast<int32_t>(v);
+    default: return v;
+  }
+}
+
 class Interpreter {
  public:
   Interpreter(Memory& memory, int64_t max_steps) : memory_(memory), steps_left_(max_steps) {}
@@ -16,7 +36,8 @@ class Interpreter {
         const auto* f = As<ForNode>(s);
         env_.emplace_back(f->var.get(), 0);
         for (int64_t i = f->begin; i < f->begin + f->extent; ++i) {
-          if (--steps_left_ < 0) return ResourceExhausted("the program runs more steps than allowed");
+          if (--steps_left_ < 0)
+            return ResourceExhausted("the program runs more steps than allowed");
           env_.back().second = i;
           WHET_RETURN_IF_ERROR(Run(f->body));
         }
@@ -48,8 +69,9 @@ class Interpreter {
       first &= !b.iters[i].reduce || values[i] == 0;
     }
     if (b.init && first) WHET_RETURN_IF_ERROR(Write(b.out, b.out_indices, b.init));
-    Expr value = b.reducer == Reducer::kNone ? b.value
-                                             : te::Combine(b.reducer, expr::Load(b.out, b.out_indices), b.value);
+    Expr value = b.reducer == Reducer::kNone
+                     ? b.value
+                     : te::Combine(b.reducer, expr::Load(b.out, b.out_indices), b.value);
     Status st = Write(b.out, b.out_indices, value);
     env_.resize(depth);
     return st;
@@ -69,7 +91,8 @@ class Interpreter {
     for (size_t d = 0; d < indices.size(); ++d) {
       const int64_t i = Int(indices[d]);
       if (i < 0 || i >= b.shape[d]) {
-        if (error_.ok()) error_ = Internal("index {} of '{}' is {}, outside 0..{}", d, b.name, i, b.shape[d] - 1);
+        if (error_.ok())
+          error_ = Internal("index {} of '{}' is {}, outside 0..{}", d, b.name, i, b.shape[d] - 1);
         return 0;
       }
       at = at * b.shape[d] + i;
@@ -94,12 +117,13 @@ class Interpreter {
         return 0;
       case expr::Kind::kNot: return !Int(e->args[0]);
       case expr::Kind::kSelect: return Int(e->args[0]) ? Int(e->args[1]) : Int(e->args[2]);
-      case expr::Kind::kLoad: return static_cast<int64_t>(LoadValue(*e));
+      case expr::Kind::kLoad: return ToInteger(LoadValue(*e));
       case expr::Kind::kCast:
-        return IsFloat(e->args[0]->dtype) ? static_cast<int64_t>(Float(e->args[0])) : Int(e->args[0]);
+        return Wrap(IsFloat(e->args[0]->dtype) ? ToInteger(Float(e->args[0])) : Int(e->args[0]),
+                    e->dtype);
       case expr::Kind::kBinary: break;
       case expr::Kind::kFloat:
-      case expr::Kind::kCall: return static_cast<int64_t>(Float(e));
+      case expr::Kind::kCall: return ToInteger(Float(e));
     }
     if (e->binary == expr::BinaryOp::kAnd) return Int(e->args[0]) && Int(e->args[1]);
     if (e->binary == expr::BinaryOp::kOr) return Int(e->args[0]) || Int(e->args[1]);
@@ -114,7 +138,7 @@ class Interpreter {
     }
     const Expr folded = expr::Binary(e->binary, expr::Int(Int(e->args[0]), e->args[0]->dtype),
                                      expr::Int(Int(e->args[1]), e->args[1]->dtype));
-    return folded->kind == expr::Kind::kInt ? folded->int_value : 0;
+    return folded->kind == expr::Kind::kInt ? Wrap(folded->int_value, e->dtype) : 0;
   }
 
   double Float(const Expr& e) {
@@ -127,7 +151,9 @@ class Interpreter {
       case expr::Kind::kFloat: return e->float_value;
       case expr::Kind::kLoad: return LoadValue(*e);
       case expr::Kind::kSelect: return Int(e->args[0]) ? Float(e->args[1]) : Float(e->args[2]);
-      case expr::Kind::kCast: return IsFloat(e->args[0]->dtype) ? Float(e->args[0]) : static_cast<double>(Int(e->args[0]));
+      case expr::Kind::kCast:
+        return IsFloat(e->args[0]->dtype) ? Float(e->args[0])
+                                          : static_cast<double>(Int(e->args[0]));
       case expr::Kind::kCall: return CallValue(e->call, Float(e->args[0]));
       case expr::Kind::kBinary: break;
       default: return static_cast<double>(Int(e));
@@ -157,7 +183,8 @@ class Interpreter {
       case expr::Intrinsic::kCeil: return std::ceil(x);
       case expr::Intrinsic::kRound: return std::nearbyint(x);
       case expr::Intrinsic::kPow2: return std::exp2(x);
-      case expr::Intrinsic::kMantissa: return std::isfinite(x) && x > 0 ? std::ldexp(x, -std::ilogb(x)) : x;
+      case expr::Intrinsic::kMantissa:
+        return std::isfinite(x) && x > 0 ? std::ldexp(x, -std::ilogb(x)) : x;
       case expr::Intrinsic::kExponent: return std::isfinite(x) && x > 0 ? std::ilogb(x) : 0;
     }
     return 0;
@@ -177,7 +204,8 @@ Status Interpret(const Program& p, Memory& memory, int64_t max_steps) {
     const auto n = static_cast<size_t>(param.buffer->num_elements());
     if (param.role == Role::kInput) {
       auto it = memory.find(param.buffer->name);
-      if (it == memory.end() || it->second.size() != n) return InvalidArgument("input '{}' needs {} values", param.buffer->name, n);
+      if (it == memory.end() || it->second.size() != n)
+        return InvalidArgument("input '{}' needs {} values", param.buffer->name, n);
     } else {
       memory[param.buffer->name].assign(n, nan);
     }

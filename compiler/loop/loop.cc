@@ -240,6 +240,21 @@ bool NameTaken(const Program& p, std::string_view name) {
   return FindLoop(p, name) || FindBuffer(p, name) || FindBlock(p, name).ok();
 }
 
+namespace {
+
+// What a reduction starts from; the ends of an integer type stand for the infinities.
+Expr InitialValue(Reducer r, DType t) {
+  if (IsFloat(t)) return expr::Float(te::Identity(r), t);
+  if (r != Reducer::kMax && r != Reducer::kMin)
+    return expr::Int(static_cast<int64_t>(te::Identity(r)), t);
+  const bool is_unsigned = t == DType::kU8 || t == DType::kBool;
+  const int64_t bits = t == DType::kBool ? 1 : 8 * SizeOf(t);
+  const int64_t highest = static_cast<int64_t>(~uint64_t{0} >> (64 - bits + (is_unsigned ? 0 : 1)));
+  return expr::Int(r == Reducer::kMin ? highest : is_unsigned ? 0 : -highest - 1, t);
+}
+
+}  // namespace
+
 StatusOr<Program> FromTe(const std::string& name, const te::Func& func,
                          const std::vector<expr::IndexMap>& inputs,
                          const std::vector<expr::IndexMap>& outputs) {
@@ -264,11 +279,7 @@ StatusOr<Program> FromTe(const std::string& name, const te::Func& func,
       b.out_indices.push_back(a.var);
     }
     for (const te::Axis& a : s.reduce) add(a, true);
-    if (s.reducer != Reducer::kNone) {
-      const double identity = te::Identity(s.reducer);
-      b.init = IsFloat(s.out->dtype) ? expr::Float(identity, s.out->dtype)
-                                     : expr::Int(static_cast<int64_t>(identity), s.out->dtype);
-    }
+    if (s.reducer != Reducer::kNone) b.init = InitialValue(s.reducer, s.out->dtype);
     Stmt nest = MakeBlock(std::move(b));
     for (auto it = loops.rbegin(); it != loops.rend(); ++it) {
       nest = MakeFor(it->first, 0, it->second, ForKind::kSerial, nest);
@@ -280,15 +291,17 @@ StatusOr<Program> FromTe(const std::string& name, const te::Func& func,
 
   auto bind = [&](const Buffer& b, const expr::IndexMap& map, Role role) -> Status {
     if (map.vars.size() != b->shape.size()) {
-      return InvalidArgument("layout {} of '{}' has rank {}, the tensor {}", map.ToString(), b->name,
-                             map.vars.size(), b->shape.size());
+      return InvalidArgument("layout {} of '{}' has rank {}, the tensor {}", map.ToString(),
+                             b->name, map.vars.size(), b->shape.size());
     }
     if (map.IsIdentity()) {
       p.params.push_back({b, role});
       return OkStatus();
     }
-    Buffer physical = expr::MakeBuffer(b->name, b->dtype, map.ApplyToShape(b->shape), b->scope, b->constant);
-    p.body = ReplaceBuffer(p.body, b, physical, [&](const std::vector<Expr>& i) { return map.Apply(i); });
+    Buffer physical =
+        expr::MakeBuffer(b->name, b->dtype, map.ApplyToShape(b->shape), b->scope, b->constant);
+    p.body = ReplaceBuffer(p.body, b, physical,
+                           [&](const std::vector<Expr>& i) { return map.Apply(i); });
     p.params.push_back({physical, role});
     return OkStatus();
   };

@@ -1,12 +1,14 @@
-// Loop programs: what a schedule transforms and code generation consumes. Statements are immutable and shared.
+// Loop programs: what a schedule transforms and code generation consumes. Statements are immutable
+// and shared.
 //
-// A Block is one computation of one tensor element, out[indices] = value or a reduction step, over its own
-// iteration variables; `bindings` says which value each takes as a function of the enclosing loops, `predicate`
-// for which loop iterations it runs at all. Everything a primitive must prove (what is read, written, reduced)
-// is in the block, whatever loops are around it. Lowering turns blocks into stores; nothing schedules after that.
+// A Block is one computation of one tensor element, out[indices] = value or a reduction step, over
+// its own iteration variables; `bindings` says which value each takes as a function of the
+// enclosing loops, `predicate` for which loop iterations it runs at all. Everything a primitive
+// must prove (what is read, written, reduced) is in the block, whatever loops are around it.
+// Lowering turns blocks into stores; nothing schedules after that.
 //
-// Loops are named by their variable; loop, block and buffer names are unique in a program, so that a trace can
-// refer to them by name.
+// Loops are named by their variable; loop, block and buffer names are unique in a program, so that
+// a trace can refer to them by name.
 #pragma once
 #include <functional>
 #include <string>
@@ -112,7 +114,7 @@ inline const IfNode* As<IfNode>(const Stmt& s) {
 Stmt MakeFor(Var var, int64_t begin, int64_t extent, ForKind kind, Stmt body,
              std::vector<std::pair<std::string, int64_t>> annotations = {});
 Stmt WithBody(const ForNode& f, Stmt body);  // the same loop around another body
-Stmt MakeSeq(std::vector<Stmt> items);       // flattens nested sequences, drops nulls; null when empty
+Stmt MakeSeq(std::vector<Stmt> items);  // flattens nested sequences, drops nulls; null when empty
 Stmt MakeBlock(BlockFields fields);
 Stmt MakeStore(Buffer out, std::vector<Expr> indices, Expr value);
 Stmt MakeIf(Expr cond, Stmt body);  // the body itself when cond is true, null when false
@@ -125,13 +127,14 @@ struct Param {
 
 struct Program {
   std::string name;
-  std::vector<Param> params;         // inputs then outputs, in the workload's order; then workspaces once placed
+  // Inputs then outputs, in the workload's order; then workspaces once placed.
+  std::vector<Param> params;
   std::vector<Buffer> intermediates;  // written and read inside
   Stmt body;
 };
 
-// Children first, then `f` on the rebuilt node: null from f keeps it. A statement can be removed by returning
-// an empty sequence (MakeSeq({}) is null, so use `Removed()`).
+// Children first, then `f` on the rebuilt node: null from f keeps it. A statement can be removed by
+// returning an empty sequence (MakeSeq({}) is null, so use `Removed()`).
 Stmt Removed();
 Stmt Map(const Stmt& s, const std::function<Stmt(const Stmt&)>& f);
 void Walk(const Stmt& s, const std::function<void(const Stmt&)>& f);  // parents first
@@ -156,9 +159,11 @@ const ForNode* FindLoop(const Program& p, std::string_view name);
 Buffer FindBuffer(const Program& p, std::string_view name);
 bool NameTaken(const Program& p, std::string_view name);
 
-// The program a te function denotes: one nest per stage in order; physical layouts of inputs and outputs
-// (a permutation each) are applied to their buffers. Loops are called `<stage>.<axis>`, blocks after stages.
-StatusOr<Program> FromTe(const std::string& name, const te::Func& func, const std::vector<expr::IndexMap>& inputs,
+// The program a te function denotes: one nest per stage in order; physical layouts of inputs and
+// outputs (a permutation each) are applied to their buffers. Loops are called `<stage>.<axis>`,
+// blocks after stages.
+StatusOr<Program> FromTe(const std::string& name, const te::Func& func,
+                         const std::vector<expr::IndexMap>& inputs,
                          const std::vector<expr::IndexMap>& outputs);
 
 std::string ToString(const Stmt& s, int indent = 0);

@@ -14,7 +14,8 @@ const std::vector<Pass>& LowerPasses() {
       // Before partitioning: it copies loop bodies, and one buffer must not get two shapes.
       {"place_buffers", PlaceBuffers},
       {"simplify", SimplifyProgram},
-      // After simplification has decided what bounds alone can decide, so that only real borders are peeled.
+      // After simplification has decided what bounds alone can decide, so that only real borders
+      // are peeled.
       {"partition_loops", PartitionLoops},
       {"simplify_peeled", SimplifyProgram},
   };

@@ -1,5 +1,6 @@
-// Lowering: from a scheduled program of blocks to statements that code generation emits one by one. The ordered list
-// of passes is in lower.cc; each pass is a function of one program, and the verifier runs after each.
+// Lowering: from a scheduled program of blocks to statements that code generation emits one by one.
+// The ordered list of passes is in lower.cc; each pass is a function of one program, and the
+// verifier runs after each.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,11 +10,11 @@
 
 namespace whet::loop {
 
-// The scheduled program, split in two: `prepack` reads only constants and writes the packed ones, once, ahead of time;
-// `main` is what runs. Buffers with one name are one buffer.
+// The scheduled program, split in two: `prepack` reads only constants and writes the packed ones,
+// once, ahead of time; `main` is what runs. Buffers with one name are one buffer.
 struct Lowered {
   Program prepack;  // params: constant inputs, then packed outputs; no body when nothing is packed
-  Program main;     // params: inputs, outputs, packed constants (as inputs), workspaces, in this order
+  Program main;  // params: inputs, outputs, packed constants (as inputs), workspaces, in this order
   std::vector<Buffer> packed;
 };
 
@@ -30,11 +31,15 @@ struct PrepackSplit {
   std::vector<Buffer> packed;
 };
 StatusOr<PrepackSplit> SplitPrepack(const Program& p);
-StatusOr<Program> ExpandMath(const Program& p);       // exp, log, tanh, erf, pow become arithmetic (vector_math.h)
-StatusOr<Program> LowerBlocks(const Program& p);      // blocks become (guarded) stores
-StatusOr<Program> HoistConditions(const Program& p);  // an `if` moves out of the loops it does not depend on
-StatusOr<Program> PlaceBuffers(const Program& p);     // buffers shrink to what one iteration of their loops uses
-StatusOr<Program> PartitionLoops(const Program& p);   // annotated loops are peeled where conditions are not all true
+StatusOr<Program> ExpandMath(
+    const Program& p);  // exp, log, tanh, erf, pow become arithmetic (vector_math.h)
+StatusOr<Program> LowerBlocks(const Program& p);  // blocks become (guarded) stores
+StatusOr<Program> HoistConditions(
+    const Program& p);  // an `if` moves out of the loops it does not depend on
+StatusOr<Program> PlaceBuffers(
+    const Program& p);  // buffers shrink to what one iteration of their loops uses
+StatusOr<Program> PartitionLoops(
+    const Program& p);  // annotated loops are peeled where conditions are not all true
 StatusOr<Program> SimplifyProgram(const Program& p);
 
 // Everything after the split, in order, as Lower runs it.

@@ -16,7 +16,8 @@ bool Take(std::string_view& line, std::string_view token) {
 }
 
 Status Need(std::string_view& line, std::string_view token) {
-  return Take(line, token) ? OkStatus() : InvalidArgument("expected '{}' at '{}'", token, line.substr(0, 60));
+  return Take(line, token) ? OkStatus()
+                           : InvalidArgument("expected '{}' at '{}'", token, line.substr(0, 60));
 }
 
 StatusOr<int64_t> TakeInt(std::string_view& line, int64_t limit) {
@@ -36,7 +37,9 @@ StatusOr<std::string> TakeName(std::string_view& line) {
 
 StatusOr<Expr> TakeExpr(std::string_view& line, const expr::Symbols& symbols, DType type) {
   WHET_ASSIGN_OR_RETURN(Expr e, expr::ParsePrefix(line, symbols));
-  if (e->dtype != type) return InvalidArgument("a value of type {} where {} belongs", ::whet::ToString(e->dtype), ::whet::ToString(type));
+  if (e->dtype != type)
+    return InvalidArgument("a value of type {} where {} belongs", ::whet::ToString(e->dtype),
+                           ::whet::ToString(type));
   return e;
 }
 
@@ -46,7 +49,9 @@ class Parser {
 
   StatusOr<Program> Run() {
     auto p = Whole();
-    return p.ok() ? std::move(p) : StatusOr<Program>(Annotate(p.status(), fmt::format("program line {}", number_)));
+    return p.ok()
+               ? std::move(p)
+               : StatusOr<Program>(Annotate(p.status(), fmt::format("program line {}", number_)));
   }
 
  private:
@@ -100,8 +105,10 @@ class Parser {
     while (!Take(line_, "]")) {
       if (!shape.empty()) WHET_RETURN_IF_ERROR(Need(line_, ","));
       WHET_ASSIGN_OR_RETURN(int64_t d, TakeInt(line_, kMaxElements));
-      if (d < 0 || shape.size() == 16) return InvalidArgument("an extent of {} in dimension {}", d, shape.size());
-      if (d > 0 && elements > kMaxElements / d) return InvalidArgument("buffer '{}' has more than {} elements", name, kMaxElements);
+      if (d < 0 || shape.size() == 16)
+        return InvalidArgument("an extent of {} in dimension {}", d, shape.size());
+      if (d > 0 && elements > kMaxElements / d)
+        return InvalidArgument("buffer '{}' has more than {} elements", name, kMaxElements);
       elements *= std::max<int64_t>(d, 1);
       shape.push_back(d);
     }
@@ -115,7 +122,8 @@ class Parser {
 
   // The statements at `indent`, the first of which is the current line; leaves the line after them.
   StatusOr<Stmt> Body(size_t indent, int depth) {
-    if (depth > kMaxProgramDepth) return InvalidArgument("nested more than {} deep", kMaxProgramDepth);
+    if (depth > kMaxProgramDepth)
+      return InvalidArgument("nested more than {} deep", kMaxProgramDepth);
     std::vector<Stmt> items;
     while (!at_end_ && indent_ == indent) {
       WHET_ASSIGN_OR_RETURN(Stmt s, Statement(indent, depth));
@@ -126,7 +134,8 @@ class Parser {
   }
 
   StatusOr<Stmt> Statement(size_t indent, int depth) {
-    for (ForKind kind : {ForKind::kSerial, ForKind::kParallel, ForKind::kVectorized, ForKind::kUnrolled}) {
+    for (ForKind kind :
+         {ForKind::kSerial, ForKind::kParallel, ForKind::kVectorized, ForKind::kUnrolled}) {
       if (Take(line_, fmt::format("{} ", ToString(kind)))) return Loop(kind, indent, depth);
     }
     if (Take(line_, "block ")) return Block(indent);
@@ -141,7 +150,8 @@ class Parser {
     WHET_RETURN_IF_ERROR(Need(line_, ", "));
     WHET_ASSIGN_OR_RETURN(int64_t end, TakeInt(line_, kMaxElements));
     WHET_RETURN_IF_ERROR(Need(line_, ")"));
-    if (end < begin) return InvalidArgument("loop '{}' ends at {} before its begin {}", name, end, begin);
+    if (end < begin)
+      return InvalidArgument("loop '{}' ends at {} before its begin {}", name, end, begin);
     std::vector<std::pair<std::string, int64_t>> annotations;
     while (Take(line_, " ")) {
       WHET_ASSIGN_OR_RETURN(std::string key, TakeName(line_));
@@ -161,7 +171,8 @@ class Parser {
   StatusOr<Stmt> If(size_t indent, int depth) {
     WHET_ASSIGN_OR_RETURN(Expr cond, TakeExpr(line_, symbols_, DType::kBool));
     WHET_RETURN_IF_ERROR(EndOfLine());
-    if (cond->kind == expr::Kind::kInt) return InvalidArgument("a condition that is always {}", expr::ToString(cond));
+    if (cond->kind == expr::Kind::kInt)
+      return InvalidArgument("a condition that is always {}", expr::ToString(cond));
     Next();
     WHET_ASSIGN_OR_RETURN(Stmt body, Body(indent + 2, depth + 1));
     return MakeIf(std::move(cond), std::move(body));
@@ -179,7 +190,8 @@ class Parser {
       indices.push_back(std::move(e));
     }
     if (indices.size() != out->shape.size()) {
-      return InvalidArgument("buffer '{}' has rank {}, {} indices", name, out->shape.size(), indices.size());
+      return InvalidArgument("buffer '{}' has rank {}, {} indices", name, out->shape.size(),
+                             indices.size());
     }
     return OkStatus();
   }
@@ -217,7 +229,8 @@ class Parser {
     }
     WHET_RETURN_IF_ERROR(EndOfLine());
     Next();
-    if (at_end_ || indent_ != indent + 2) return InvalidArgument("block '{}' without what it computes", b.name);
+    if (at_end_ || indent_ != indent + 2)
+      return InvalidArgument("block '{}' without what it computes", b.name);
     const size_t outer = symbols_.vars.size();
     for (const Iter& it : b.iters) symbols_.vars.push_back(it.var);
     WHET_RETURN_IF_ERROR(BlockValue(b));
@@ -232,7 +245,8 @@ class Parser {
     for (Reducer r : {Reducer::kSum, Reducer::kProd, Reducer::kMax, Reducer::kMin}) {
       if (Take(line_, te::ToString(r))) b.reducer = r;
     }
-    if (b.reducer != Reducer::kNone && b.out->dtype == DType::kBool) return InvalidArgument("block '{}' reduces conditions", b.name);
+    if (b.reducer != Reducer::kNone && b.out->dtype == DType::kBool)
+      return InvalidArgument("block '{}' reduces conditions", b.name);
     WHET_RETURN_IF_ERROR(Need(line_, "= "));
     WHET_ASSIGN_OR_RETURN(b.value, TakeExpr(line_, symbols_, b.out->dtype));
     while (Take(line_, " ")) {
@@ -253,7 +267,8 @@ class Parser {
 }  // namespace
 
 StatusOr<Program> Parse(std::string_view text) {
-  if (text.size() > kMaxProgramBytes) return InvalidArgument("program of {} bytes; the limit is {}", text.size(), kMaxProgramBytes);
+  if (text.size() > kMaxProgramBytes)
+    return InvalidArgument("program of {} bytes; the limit is {}", text.size(), kMaxProgramBytes);
   return Parser(text).Run();
 }
 

@@ -1,5 +1,6 @@
-// Reads what ToString(Program) prints: parse(print(p)) prints the same text again and means the same program. One line
-// per parameter, buffer, loop, condition and store, two per block; a body is indented by two more blanks:
+// Reads what ToString(Program) prints: parse(print(p)) prints the same text again and means the
+// same program. One line per parameter, buffer, loop, condition and store, two per block; a body is
+// indented by two more blanks:
 //
 //   program NAME
 //   input|output|workspace NAME: [const ]TYPE SCOPE[D,D,...]      as many as there are, then
@@ -10,8 +11,9 @@
 //     if CONDITION
 //       OUT[INDEX, ...] = VALUE
 //
-// Made for tests and dumps, safe for any bytes: types, ranks and names are checked, and length, nesting, sizes have
-// caps. What the parser accepts still has to pass Verify before anything else looks at it.
+// Made for tests and dumps, safe for any bytes: types, ranks and names are checked, and length,
+// nesting, sizes have caps. What the parser accepts still has to pass Verify before anything else
+// looks at it.
 #pragma once
 #include <string_view>
 
@@ -20,8 +22,8 @@
 namespace whet::loop {
 
 inline constexpr size_t kMaxProgramBytes = 16 << 20;
-inline constexpr int kMaxProgramDepth = 128;                   // loops and conditions in one another
-inline constexpr int64_t kMaxElements = int64_t{1} << 40;      // of one buffer
+inline constexpr int kMaxProgramDepth = 128;               // loops and conditions in one another
+inline constexpr int64_t kMaxElements = int64_t{1} << 40;  // of one buffer
 
 StatusOr<Program> Parse(std::string_view text);
 

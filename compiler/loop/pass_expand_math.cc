@@ -1,4 +1,5 @@
-// Replaces calls of exp, log, tanh, erf and pow by arithmetic, in blocks, before anything looks inside expressions.
+// Replaces calls of exp, log, tanh, erf and pow by arithmetic, in blocks, before anything looks
+// inside expressions.
 #include "compiler/expr/vector_math.h"
 #include "compiler/loop/lower.h"
 

@@ -1,5 +1,6 @@
-// Blocks become guarded stores: iteration variables are replaced by their bindings, a reduction combines with what is
-// stored already. A select that only guards a padded read turns into a condition on the whole step:
+// Blocks become guarded stores: iteration variables are replaced by their bindings, a reduction
+// combines with what is stored already. A select that only guards a padded read turns into a
+// condition on the whole step:
 //   acc + select(c, x, 0) * w   ->   if c: acc + x * w        (sum: adding 0 is left out)
 //   max(acc, select(c, x, -inf)) ->  if c: max(acc, x)
 // unless the condition differs between the lanes of a vector, where a masked load is better.
@@ -14,7 +15,8 @@ bool IsNeutral(const Expr& e, Reducer r) {
          (e->kind == expr::Kind::kInt && static_cast<double>(e->int_value) == identity);
 }
 
-// Takes a guarding select out of a factor of `e` (sum) or of `e` itself (min, max); null when there is none.
+// Takes a guarding select out of a factor of `e` (sum) or of `e` itself (min, max); null when there
+// is none.
 Expr TakeGuard(const Expr& e, Reducer r, const std::vector<Var>& lanes, Expr* guard) {
   if (e->kind == expr::Kind::kSelect && IsNeutral(e->args[2], r)) {
     for (const Var& v : lanes) {
@@ -52,14 +54,16 @@ Stmt LowerBlock(const BlockNode& b, const std::vector<const ForNode*>& loops) {
     if (!taken) break;
     value = taken;
   }
-  if (b.reducer != Reducer::kNone) value = te::Combine(b.reducer, expr::Load(b.out, indices), value);
+  if (b.reducer != Reducer::kNone)
+    value = te::Combine(b.reducer, expr::Load(b.out, indices), value);
   Stmt store = MakeIf(guard, MakeStore(b.out, indices, value));
   if (b.init) {
     Expr first;  // all reduce variables at their start
     for (size_t i = 0; i < b.iters.size(); ++i) {
       if (!b.iters[i].reduce) continue;
       Expr at_start = bounds.Decide(expr::Eq(b.bindings[i], expr::Int(0))).value_or(false)
-                          ? nullptr : expr::Eq(b.bindings[i], expr::Int(0));
+                          ? nullptr
+                          : expr::Eq(b.bindings[i], expr::Int(0));
       if (at_start) first = first ? expr::And(first, at_start) : at_start;
     }
     store = MakeSeq({MakeIf(first, MakeStore(b.out, indices, bound(b.init))), store});
@@ -101,7 +105,8 @@ namespace {
 Stmt Hoist(const Stmt& s) {
   return Map(s, [](const Stmt& x) -> Stmt {
     if (const auto* outer = As<IfNode>(x)) {  // if a: if b -> if a && b
-      if (const auto* inner = As<IfNode>(outer->body)) return MakeIf(expr::And(outer->cond, inner->cond), inner->body);
+      if (const auto* inner = As<IfNode>(outer->body))
+        return MakeIf(expr::And(outer->cond, inner->cond), inner->body);
       return nullptr;
     }
     const auto* f = As<ForNode>(x);

@@ -1,14 +1,17 @@
-// Loops annotated `partition` are cut where the conditions inside stop being true for all inner iterations: border
-// iterations are peeled one by one, so that with a known value their conditions are decided at compile time (taps
-// outside a padded image vanish), and the interior runs without conditions.
+// Loops annotated `partition` are cut where the conditions inside stop being true for all inner
+// iterations: border iterations are peeled one by one, so that with a known value their conditions
+// are decided at compile time (taps outside a padded image vanish), and the interior runs without
+// conditions.
 #include "compiler/loop/lower.h"
 
 namespace whet::loop {
 namespace {
 
-constexpr int64_t kMaxPeeled = 8;  // code size: beyond this the loop keeps its conditions
+constexpr int64_t kMaxExtent = 1 << 16;  // each iteration is looked at
+constexpr int64_t kMaxPeeled = 8;        // code size: beyond this the loop keeps its conditions
 
-void CollectConditions(const Stmt& s, std::vector<Expr>& conds, std::vector<const ForNode*>& inner) {
+void CollectConditions(const Stmt& s, std::vector<Expr>& conds,
+                       std::vector<const ForNode*>& inner) {
   Walk(s, [&](const Stmt& x) {
     if (const auto* f = As<ForNode>(x)) inner.push_back(f);
     auto from_expr = [&](const Expr& e) {
@@ -28,6 +31,7 @@ Stmt Peel(const ForNode& f, int64_t at) {
 }
 
 Stmt Partition(const ForNode& f, const expr::Bounds& outer) {
+  if (f.extent > kMaxExtent) return nullptr;
   std::vector<Expr> conds;
   std::vector<const ForNode*> inner;
   CollectConditions(f.body, conds, inner);
@@ -42,7 +46,8 @@ Stmt Partition(const ForNode& f, const expr::Bounds& outer) {
       holds[c].push_back(bounds.Decide(conds[c]).value_or(false));
       ever |= holds[c].back();
     }
-    if (!ever) holds[c].assign(f.extent, true);  // it depends on outer loops too: nothing to gain here
+    if (!ever)
+      holds[c].assign(f.extent, true);  // it depends on outer loops too: nothing to gain here
   }
   // The longest run of iterations in which all hold.
   int64_t best_begin = 0, best_end = 0, run = 0;
@@ -53,11 +58,13 @@ Stmt Partition(const ForNode& f, const expr::Bounds& outer) {
     if (i - run > best_end - best_begin) best_begin = run, best_end = i;
     run = i + 1;
   }
-  if (best_end - best_begin == f.extent || f.extent - (best_end - best_begin) > kMaxPeeled) return nullptr;
+  if (best_end - best_begin == f.extent || f.extent - (best_end - best_begin) > kMaxPeeled)
+    return nullptr;
   std::vector<Stmt> parts;
   for (int64_t i = 0; i < best_begin; ++i) parts.push_back(Peel(f, f.begin + i));
   if (best_end > best_begin) {
-    parts.push_back(MakeFor(f.var, f.begin + best_begin, best_end - best_begin, f.for_kind, f.body));
+    parts.push_back(
+        MakeFor(f.var, f.begin + best_begin, best_end - best_begin, f.for_kind, f.body));
   }
   for (int64_t i = best_end; i < f.extent; ++i) parts.push_back(Peel(f, f.begin + i));
   return MakeSeq(std::move(parts));

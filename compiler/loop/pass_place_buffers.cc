@@ -1,6 +1,6 @@
-// Gives every intermediate buffer its place and size. One that is used only inside some loops shrinks to the region
-// one iteration of those loops touches and lives in the thread's scratch (or in registers); one that connects root-level
-// nests is a workspace of the kernel.
+// Gives every intermediate buffer its place and size. One that is used only inside some loops
+// shrinks to the region one iteration of those loops touches and lives in the thread's scratch (or
+// in registers); one that connects root-level nests is a workspace of the kernel.
 #include <algorithm>
 
 #include "compiler/loop/lower.h"
@@ -65,7 +65,8 @@ StatusOr<Program> PlaceBuffers(const Program& p) {
     const size_t depth = CommonDepth(accesses);
     if (depth == 0) {
       if (b->scope != expr::Scope::kGlobal) {
-        return FailedPrecondition("buffer '{}' of scope {} is used across outermost loops", b->name, expr::ToString(b->scope));
+        return FailedPrecondition("buffer '{}' of scope {} is used across outermost loops", b->name,
+                                  expr::ToString(b->scope));
       }
       r.params.push_back({b, Role::kWorkspace});
       continue;

@@ -36,7 +36,7 @@ bool Has(const std::vector<Buffer>& v, const Buffer& b) {
 StatusOr<PrepackSplit> SplitPrepack(const Program& p) {
   PrepackSplit r;
   std::vector<Stmt> prepack, main;
-  std::vector<Buffer> made;  // constants computed so far
+  std::vector<Buffer> made;     // constants computed so far
   std::vector<Buffer> written;  // by anything
   for (const BlockSite& site : AllBlocks(p)) written.push_back(site.block->out);
   for (const Stmt& item : RootItems(p.body)) {
@@ -61,9 +61,11 @@ StatusOr<PrepackSplit> SplitPrepack(const Program& p) {
   std::vector<Buffer> pre_loaded, pre_stored;
   for (const Stmt& s : prepack) Used(s, pre_loaded, pre_stored);
   for (const Param& param : p.params) {
-    if (param.role == Role::kInput && Has(pre_loaded, param.buffer)) r.prepack.params.push_back(param);
+    if (param.role == Role::kInput && Has(pre_loaded, param.buffer))
+      r.prepack.params.push_back(param);
     // A constant that only the prepack reads is no argument of the kernel.
-    if (param.role != Role::kInput || !param.buffer->constant || Has(loaded, param.buffer)) r.main.params.push_back(param);
+    if (param.role != Role::kInput || !param.buffer->constant || Has(loaded, param.buffer))
+      r.main.params.push_back(param);
   }
   for (const Buffer& b : r.packed) {
     r.prepack.params.push_back({b, Role::kOutput});

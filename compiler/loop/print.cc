@@ -14,8 +14,8 @@ std::string Indices(const std::vector<Expr>& e) {
 std::string BlockText(const BlockNode& b, const std::string& pad) {
   std::string s = pad + "block " + b.name + "(";
   for (size_t i = 0; i < b.iters.size(); ++i) {
-    s += fmt::format("{}{}{}:{} = {}", i ? ", " : "", b.iters[i].reduce ? "reduce " : "", b.iters[i].var->name,
-                     b.iters[i].extent, expr::ToString(b.bindings[i]));
+    s += fmt::format("{}{}{}:{} = {}", i ? ", " : "", b.iters[i].reduce ? "reduce " : "",
+                     b.iters[i].var->name, b.iters[i].extent, expr::ToString(b.bindings[i]));
   }
   s += ")";
   if (b.predicate) s += " if " + expr::ToString(b.predicate);
@@ -27,8 +27,9 @@ std::string BlockText(const BlockNode& b, const std::string& pad) {
 }
 
 std::string BufferText(const Buffer& b) {
-  return fmt::format("{}: {}{} {}[{}]", b->name, b->constant ? "const " : "", ::whet::ToString(b->dtype),
-                     expr::ToString(b->scope), fmt::join(b->shape, ","));
+  return fmt::format("{}: {}{} {}[{}]", b->name, b->constant ? "const " : "",
+                     ::whet::ToString(b->dtype), expr::ToString(b->scope),
+                     fmt::join(b->shape, ","));
 }
 
 }  // namespace
@@ -39,8 +40,8 @@ std::string ToString(const Stmt& s, int indent) {
   switch (s->kind) {
     case StmtKind::kFor: {
       const auto* f = As<ForNode>(s);
-      std::string text = fmt::format("{}{} {} in [{}, {})", pad, ToString(f->for_kind), f->var->name, f->begin,
-                                     f->begin + f->extent);
+      std::string text = fmt::format("{}{} {} in [{}, {})", pad, ToString(f->for_kind),
+                                     f->var->name, f->begin, f->begin + f->extent);
       for (const auto& [k, v] : f->annotations) text += fmt::format(" {}={}", k, v);
       return text + "\n" + ToString(f->body, indent + 2);
     }
@@ -52,11 +53,13 @@ std::string ToString(const Stmt& s, int indent) {
     case StmtKind::kBlock: return BlockText(*As<BlockNode>(s), pad);
     case StmtKind::kStore: {
       const auto* st = As<StoreNode>(s);
-      return fmt::format("{}{}[{}] = {}\n", pad, st->out->name, Indices(st->indices), expr::ToString(st->value));
+      return fmt::format("{}{}[{}] = {}\n", pad, st->out->name, Indices(st->indices),
+                         expr::ToString(st->value));
     }
     case StmtKind::kIf: {
       const auto* c = As<IfNode>(s);
-      return fmt::format("{}if {}\n{}", pad, expr::ToString(c->cond), ToString(c->body, indent + 2));
+      return fmt::format("{}if {}\n{}", pad, expr::ToString(c->cond),
+                         ToString(c->body, indent + 2));
     }
   }
   return "";
@@ -65,7 +68,9 @@ std::string ToString(const Stmt& s, int indent) {
 std::string ToString(const Program& p) {
   std::string s = fmt::format("program {}\n", p.name);
   for (const Param& param : p.params) {
-    const char* role = param.role == Role::kInput ? "input" : param.role == Role::kOutput ? "output" : "workspace";
+    const char* role = param.role == Role::kInput    ? "input"
+                       : param.role == Role::kOutput ? "output"
+                                                     : "workspace";
     s += fmt::format("{} {}\n", role, BufferText(param.buffer));
   }
   for (const Buffer& b : p.intermediates) s += fmt::format("buffer {}\n", BufferText(b));

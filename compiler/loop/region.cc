@@ -7,7 +7,8 @@ namespace {
 
 bool MentionsInner(const expr::Expr& e, const expr::Bounds& inner) {
   bool found = false;
-  expr::Visit(e, [&](const expr::ExprNode& n) { found |= n.kind == expr::Kind::kVar && inner.Find(&n); });
+  expr::Visit(
+      e, [&](const expr::ExprNode& n) { found |= n.kind == expr::Kind::kVar && inner.Find(&n); });
   return found;
 }
 

@@ -1,5 +1,5 @@
-// Access regions: which part of a buffer a statement touches while some loops vary and the others stay fixed.
-// The base of compute_at, reverse_compute_at and buffer compaction.
+// Access regions: which part of a buffer a statement touches while some loops vary and the others
+// stay fixed. The base of compute_at, reverse_compute_at and buffer compaction.
 #pragma once
 #include <vector>
 
@@ -13,8 +13,8 @@ struct DimRange {
   int64_t extent = 1;  // elements from lo on
 };
 
-// The loops around an access: those in `inner` vary (with their ranges), all others are fixed; `all` has the
-// ranges of every loop, for what has to be bounded as a whole.
+// The loops around an access: those in `inner` vary (with their ranges), all others are fixed;
+// `all` has the ranges of every loop, for what has to be bounded as a whole.
 struct LoopRanges {
   expr::Bounds inner;
   expr::Bounds all;

@@ -26,7 +26,8 @@ class Verifier {
     switch (s->kind) {
       case StmtKind::kFor: {
         const auto* f = As<ForNode>(s);
-        if (f->for_kind == ForKind::kParallel && depth > 0) return Internal("parallel loop '{}' is not outermost", f->var->name);
+        if (f->for_kind == ForKind::kParallel && depth > 0)
+          return Internal("parallel loop '{}' is not outermost", f->var->name);
         for (const ForNode* outer : loops_) {
           if (outer->var == f->var) return Internal("loop '{}' is nested in itself", f->var->name);
         }
@@ -67,19 +68,23 @@ class Verifier {
       WHET_RETURN_IF_ERROR(CheckExpr(b.out_indices[d], iters, b.name));
       auto r = bounds.Of(b.out_indices[d]);
       if (r && (r->lo < 0 || r->hi >= b.out->shape[d])) {
-        return Internal("block '{}' writes '{}' at {}..{} of dimension {}, extent {}", b.name, b.out->name, r->lo, r->hi, d, b.out->shape[d]);
+        return Internal("block '{}' writes '{}' at {}..{} of dimension {}, extent {}", b.name,
+                        b.out->name, r->lo, r->hi, d, b.out->shape[d]);
       }
     }
     return CheckExpr(b.value, iters, b.name);
   }
 
   Status Known(const Buffer& b, size_t indices) {
-    if (std::find(buffers_.begin(), buffers_.end(), b.get()) == buffers_.end()) return Internal("buffer '{}' is not declared", b->name);
-    if (indices != b->shape.size()) return Internal("buffer '{}' has rank {}, {} indices", b->name, b->shape.size(), indices);
+    if (std::find(buffers_.begin(), buffers_.end(), b.get()) == buffers_.end())
+      return Internal("buffer '{}' is not declared", b->name);
+    if (indices != b->shape.size())
+      return Internal("buffer '{}' has rank {}, {} indices", b->name, b->shape.size(), indices);
     return OkStatus();
   }
 
-  Status CheckExpr(const Expr& e, const std::vector<const expr::ExprNode*>& iters, const std::string& where) {
+  Status CheckExpr(const Expr& e, const std::vector<const expr::ExprNode*>& iters,
+                   const std::string& where) {
     Status st = OkStatus();
     expr::Visit(e, [&](const expr::ExprNode& n) {
       if (!st.ok()) return;

@@ -7,9 +7,13 @@
 
 namespace whet::schedule {
 
-std::string AxisName(const expr::Var& v) { return v->name.rfind("v_", 0) == 0 ? v->name.substr(2) : v->name; }
+std::string AxisName(const expr::Var& v) {
+  return v->name.rfind("v_", 0) == 0 ? v->name.substr(2) : v->name;
+}
 
-std::string LoopName(const loop::BlockNode& b, int iter) { return b.name + "." + AxisName(b.iters[iter].var); }
+std::string LoopName(const loop::BlockNode& b, int iter) {
+  return b.name + "." + AxisName(b.iters[iter].var);
+}
 
 namespace {
 
@@ -30,13 +34,15 @@ int IterOf(const loop::BlockNode& b, const expr::Expr& e) {
   return -1;
 }
 
-// The anchor's iterations in the physical order of the final output: follows plain copies through the epilogue.
+// The anchor's iterations in the physical order of the final output: follows plain copies through
+// the epilogue.
 StatusOr<std::vector<int>> PhysicalOrder(const loop::Program& p, const AnchorAnalysis& a) {
   const loop::BlockNode& anchor = *a.anchor;
   if (a.after.empty()) {
     std::vector<int> order;
     for (const auto& e : anchor.out_indices) order.push_back(IterOf(anchor, e));
-    if (std::count(order.begin(), order.end(), -1)) return NotFound("the output is not indexed by plain axes");
+    if (std::count(order.begin(), order.end(), -1))
+      return NotFound("the output is not indexed by plain axes");
     return order;
   }
   // Dimension of the anchor's buffer -> dimension of the output, block by block.
@@ -60,7 +66,8 @@ StatusOr<std::vector<int>> PhysicalOrder(const loop::Program& p, const AnchorAna
       if (iter < 0) {
         // An axis of extent 1 may be written with its variable and read as 0.
         const int own = IterOf(b, out);
-        if (own < 0 || b.iters[own].extent != 1) return NotFound("'{}' does not read '{}' element by element", name, buffer->name);
+        if (own < 0 || b.iters[own].extent != 1)
+          return NotFound("'{}' does not read '{}' element by element", name, buffer->name);
       }
       next.push_back(iter);
     }
@@ -96,7 +103,8 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   for (int i : order) covered *= anchor.iters[i].extent;
   int64_t all = 1;
   for (const auto& it : anchor.iters) all *= it.reduce ? 1 : it.extent;
-  if (covered != all || order.empty()) return NotFound("the output does not have every axis of the reduction");
+  if (covered != all || order.empty())
+    return NotFound("the output does not have every axis of the reduction");
   a.vector_iter = order.back();
   order.pop_back();
   for (size_t i = order.size(); i-- > 0;) {
@@ -108,11 +116,13 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   }
   a.other_iters = order;
   for (size_t i = 0; i < anchor.iters.size(); ++i) {
-    const bool listed = std::count(order.begin(), order.end(), static_cast<int>(i)) || static_cast<int>(i) == a.vector_iter || static_cast<int>(i) == a.row_iter;
-    if (!anchor.iters[i].reduce && !listed) a.other_iters.push_back(static_cast<int>(i));  // extent 1
+    const bool listed = std::count(order.begin(), order.end(), static_cast<int>(i)) ||
+                        static_cast<int>(i) == a.vector_iter || static_cast<int>(i) == a.row_iter;
+    if (!anchor.iters[i].reduce && !listed)
+      a.other_iters.push_back(static_cast<int>(i));  // extent 1
   }
-  // Operands. The weight is the constant one; reduce axes that move in the data together with a spatial axis are the
-  // window's, the others channels.
+  // Operands. The weight is the constant one; reduce axes that move in the data together with a
+  // spatial axis are the window's, the others channels.
   const expr::Var vector_var = anchor.iters[a.vector_iter].var;
   std::vector<bool> window(anchor.iters.size(), false);
   for (const auto* load : loop::Loads(anchor.value)) {
@@ -142,7 +152,8 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   }
   for (bool want_window : {true, false}) {
     for (size_t i = 0; i < anchor.iters.size(); ++i) {
-      if (anchor.iters[i].reduce && window[i] == want_window) a.reduce_iters.push_back(static_cast<int>(i));
+      if (anchor.iters[i].reduce && window[i] == want_window)
+        a.reduce_iters.push_back(static_cast<int>(i));
     }
   }
   return a;

@@ -1,5 +1,6 @@
-// What rules need to know of an initial program: its one reduction ("anchor"), what is computed before and after it, and
-// the roles of its axes. Axes are told by how buffers are indexed, never by an operator's name.
+// What rules need to know of an initial program: its one reduction ("anchor"), what is computed
+// before and after it, and the roles of its axes. Axes are told by how buffers are indexed, never
+// by an operator's name.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,23 +11,27 @@ namespace whet::schedule {
 
 struct AnchorAnalysis {
   const loop::BlockNode* anchor = nullptr;
-  std::vector<std::string> before;   // blocks the anchor or the epilogue read, in program order; all element-wise
-  std::vector<std::string> after;    // element-wise blocks that depend on the anchor, in program order
-  bool anchor_is_output = false;     // nothing comes after: the anchor writes an output itself
+  // Blocks the anchor or the epilogue read, in program order; all element-wise.
+  std::vector<std::string> before;
+  std::vector<std::string>
+      after;                      // element-wise blocks that depend on the anchor, in program order
+  bool anchor_is_output = false;  // nothing comes after: the anchor writes an output itself
 
   // Iteration variables of the anchor (indices into anchor->iters).
-  int vector_iter = -1;               // contiguous in the output
-  int row_iter = -1;                  // the next spatial axis outwards with extent > 1; -1: none
-  std::vector<int> other_iters;       // remaining spatial axes, in the output's physical order
-  std::vector<int> reduce_iters;      // window axes first, channels last; best order for accumulation
-  expr::Buffer weight;                // the constant operand indexed by the vector axis; null: none
+  int vector_iter = -1;           // contiguous in the output
+  int row_iter = -1;              // the next spatial axis outwards with extent > 1; -1: none
+  std::vector<int> other_iters;   // remaining spatial axes, in the output's physical order
+  std::vector<int> reduce_iters;  // window axes first, channels last; best order for accumulation
+  expr::Buffer weight;            // the constant operand indexed by the vector axis; null: none
   bool weight_uses_reduce = false;
   // How far the row axis moves in the input per output row (the stride); 1 when unknown.
   int64_t row_stride = 1;
-  bool input_uses_vector = false;     // depthwise and pooling: the data operand is indexed by the vector axis
+  // Depthwise and pooling: the data operand is indexed by the vector axis.
+  bool input_uses_vector = false;
 };
 
-// NotFound (with the reason) when the program is not "element-wise*, one reduction, element-wise*, one output".
+// NotFound (with the reason) when the program is not "element-wise*, one reduction, element-wise*,
+// one output".
 StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p);
 
 // "oc" of a variable "v_oc".

@@ -45,7 +45,8 @@ class Knowledge {
   void Run() {
     for (bool changed = true; changed && !unknown_.empty();) {
       changed = false;
-      for (size_t i = 0; i < forms_.size(); ++i) changed |= Solve(expr::Linear(forms_[i]));  // Solve may add forms
+      for (size_t i = 0; i < forms_.size(); ++i)
+        changed |= Solve(expr::Linear(forms_[i]));  // Solve may add forms
     }
   }
 
@@ -55,14 +56,15 @@ class Knowledge {
     }
     bool known = true;
     expr::Visit(atom, [&](const ExprNode& n) {
-      known &= n.kind != expr::Kind::kVar || std::find(unknown_.begin(), unknown_.end(), &n) == unknown_.end();
+      known &= n.kind != expr::Kind::kVar ||
+               std::find(unknown_.begin(), unknown_.end(), &n) == unknown_.end();
       known &= n.kind != expr::Kind::kLoad;
     });
     return known;
   }
 
-  // c1*a1 + c2*a2 + ... with |c1| <= |c2| <= ...: the last atom is told when its step is larger than all that the others
-  // can add, then the one before it, and so on (a mixed radix).
+  // c1*a1 + c2*a2 + ... with |c1| <= |c2| <= ...: the last atom is told when its step is larger
+  // than all that the others can add, then the one before it, and so on (a mixed radix).
   bool Solve(const expr::Linear& form) {
     std::vector<std::pair<int64_t, Expr>> open;
     for (const auto& [atom, c] : form.terms) {
@@ -70,12 +72,14 @@ class Knowledge {
       if (c == std::numeric_limits<int64_t>::min()) return false;
       open.emplace_back(std::abs(c), atom);
     }
-    std::stable_sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(open.begin(), open.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<__int128> reach = {0};
     for (const auto& [c, atom] : open) {
       const auto range = bounds_.Of(atom);
       if (!range) return false;
-      reach.push_back(reach.back() + static_cast<__int128>(c) * (static_cast<__int128>(range->hi) - range->lo));
+      reach.push_back(reach.back() +
+                      static_cast<__int128>(c) * (static_cast<__int128>(range->hi) - range->lo));
     }
     bool learned = false;
     for (size_t i = open.size(); i-- > 0;) {
@@ -90,11 +94,14 @@ class Knowledge {
     known_.push_back(atom);
     std::erase(unknown_, atom.get());
     if (atom->kind != expr::Kind::kBinary) return;
-    const bool div = atom->binary == expr::BinaryOp::kFloorDiv, mod = atom->binary == expr::BinaryOp::kFloorMod;
+    const bool div = atom->binary == expr::BinaryOp::kFloorDiv,
+               mod = atom->binary == expr::BinaryOp::kFloorMod;
     if (!div && !mod) return;
     // x // c and x % c together tell x.
-    const Expr twin = expr::Binary(div ? expr::BinaryOp::kFloorMod : expr::BinaryOp::kFloorDiv, atom->args[0], atom->args[1]);
-    if (atom->args[1]->kind == expr::Kind::kInt && Known(twin)) forms_.push_back(expr::ToLinear(atom->args[0]));
+    const Expr twin = expr::Binary(div ? expr::BinaryOp::kFloorMod : expr::BinaryOp::kFloorDiv,
+                                   atom->args[0], atom->args[1]);
+    if (atom->args[1]->kind == expr::Kind::kInt && Known(twin))
+      forms_.push_back(expr::ToLinear(atom->args[0]));
   }
 
   const expr::Bounds& bounds_;
@@ -107,8 +114,11 @@ class Sizes {
  public:
   Status Add(const Expr& e, int depth = 1) {
     if (!e) return OkStatus();
-    if (depth > kMaxDepth) return ResourceExhausted("an expression would be more than {} levels deep", kMaxDepth);
-    if (--nodes_left_ < 0) return ResourceExhausted("the program's expressions would have more than {} nodes", kMaxNodes);
+    if (depth > kMaxDepth)
+      return ResourceExhausted("an expression would be more than {} levels deep", kMaxDepth);
+    if (--nodes_left_ < 0)
+      return ResourceExhausted("the program's expressions would have more than {} nodes",
+                               kMaxNodes);
     for (const Expr& a : e->args) WHET_RETURN_IF_ERROR(Add(a, depth + 1));
     return OkStatus();
   }
@@ -126,13 +136,17 @@ class Sizes {
 Status CheckSizes(const loop::Program& p, const std::vector<BlockSite>& sites) {
   Sizes sizes;
   for (const BlockSite& s : sites) {
-    if (s.loops.size() > kMaxLoops) return ResourceExhausted("block '{}' would be in more than {} loops", s.block->name, kMaxLoops);
+    if (s.loops.size() > kMaxLoops)
+      return ResourceExhausted("block '{}' would be in more than {} loops", s.block->name,
+                               kMaxLoops);
     WHET_RETURN_IF_ERROR(sizes.Add(*s.block));
   }
   for (const expr::Buffer& b : p.intermediates) {
     int64_t elements = 1;
     for (int64_t d : b->shape) {
-      if (d > 0 && elements > kMaxElements / d) return ResourceExhausted("buffer '{}' would have more than {} elements", b->name, kMaxElements);
+      if (d > 0 && elements > kMaxElements / d)
+        return ResourceExhausted("buffer '{}' would have more than {} elements", b->name,
+                                 kMaxElements);
       elements *= std::max<int64_t>(d, 1);
     }
   }
@@ -144,10 +158,12 @@ Status CheckNames(const loop::Program& p, const std::vector<BlockSite>& sites) {
   Status st = OkStatus();
   loop::Walk(p.body, [&](const loop::Stmt& s) {
     const auto* f = As<ForNode>(s);
-    if (f && st.ok() && !loops.insert(f->var->name).second) st = FailedPrecondition("there would be two loops '{}'", f->var->name);
+    if (f && st.ok() && !loops.insert(f->var->name).second)
+      st = FailedPrecondition("there would be two loops '{}'", f->var->name);
   });
   for (const BlockSite& s : sites) {
-    if (st.ok() && !blocks.insert(s.block->name).second) st = FailedPrecondition("there would be two blocks '{}'", s.block->name);
+    if (st.ok() && !blocks.insert(s.block->name).second)
+      st = FailedPrecondition("there would be two blocks '{}'", s.block->name);
   }
   return st;
 }
@@ -157,7 +173,8 @@ Status CheckOrder(const std::vector<BlockSite>& sites) {
     for (const auto* load : loop::Loads(sites[r].block->value)) {
       for (size_t w = r; w < sites.size(); ++w) {
         if (sites[w].block->out == load->buffer) {
-          return FailedPrecondition("block '{}' would read '{}' before block '{}' writes it", sites[r].block->name, load->buffer->name, sites[w].block->name);
+          return FailedPrecondition("block '{}' would read '{}' before block '{}' writes it",
+                                    sites[r].block->name, load->buffer->name, sites[w].block->name);
         }
       }
     }
@@ -165,22 +182,28 @@ Status CheckOrder(const std::vector<BlockSite>& sites) {
   return OkStatus();
 }
 
-bool Inside(const BlockSite& s, const ForNode* f) { return std::find(s.loops.begin(), s.loops.end(), f) != s.loops.end(); }
+bool Inside(const BlockSite& s, const ForNode* f) {
+  return std::find(s.loops.begin(), s.loops.end(), f) != s.loops.end();
+}
 
 // Every access of the buffer is inside `f`: lowering gives each iteration its own.
-bool IsPrivate(const loop::Program& p, const std::vector<BlockSite>& sites, const expr::Buffer& b, const ForNode* f) {
-  if (std::find(p.intermediates.begin(), p.intermediates.end(), b) == p.intermediates.end()) return false;
+bool IsPrivate(const loop::Program& p, const std::vector<BlockSite>& sites, const expr::Buffer& b,
+               const ForNode* f) {
+  if (std::find(p.intermediates.begin(), p.intermediates.end(), b) == p.intermediates.end())
+    return false;
   for (const BlockSite& s : sites) {
     if ((s.block->out == b || loop::Reads(*s.block, b)) && !Inside(s, f)) return false;
   }
   return true;
 }
 
-Status CheckIndependent(const loop::Program& p, const std::vector<BlockSite>& sites, const BlockSite& s, const ForNode* f) {
+Status CheckIndependent(const loop::Program& p, const std::vector<BlockSite>& sites,
+                        const BlockSite& s, const ForNode* f) {
   const loop::BlockNode& b = *s.block;
   for (size_t i = 0; i < b.iters.size(); ++i) {
     if (b.iters[i].reduce && expr::Uses(b.bindings[i], f->var)) {
-      return FailedPrecondition("block '{}' would reduce over the {} loop '{}'", b.name, loop::ToString(f->for_kind), f->var->name);
+      return FailedPrecondition("block '{}' would reduce over the {} loop '{}'", b.name,
+                                loop::ToString(f->for_kind), f->var->name);
     }
   }
   if (f->extent <= 1) return OkStatus();
@@ -196,13 +219,16 @@ Status CheckIndependent(const loop::Program& p, const std::vector<BlockSite>& si
   Knowledge known(unknown, bounds);
   for (const Expr& e : b.out_indices) known.Learn(Substitute(e, bind));
   if (!known.Tells(f->var)) {
-    return FailedPrecondition("iterations of the {} loop '{}' would write the same elements of '{}'", loop::ToString(f->for_kind), f->var->name, b.out->name);
+    return FailedPrecondition(
+        "iterations of the {} loop '{}' would write the same elements of '{}'",
+        loop::ToString(f->for_kind), f->var->name, b.out->name);
   }
   return OkStatus();
 }
 
-// A sum with an initial value starts where all reduced variables are 0, so that step must come first for each element and
-// come once: no loop may be part of both, and an element is not visited twice per step.
+// A sum with an initial value starts where all reduced variables are 0, so that step must come
+// first for each element and come once: no loop may be part of both, and an element is not visited
+// twice per step.
 Status CheckReductions(const std::vector<BlockSite>& sites) {
   for (const BlockSite& s : sites) {
     const loop::BlockNode& b = *s.block;
@@ -211,15 +237,18 @@ Status CheckReductions(const std::vector<BlockSite>& sites) {
     for (size_t l = s.loops.size(); l-- > 0;) {
       bool reduced = false, spatial = false;
       for (size_t i = 0; i < b.iters.size(); ++i) {
-        if (expr::Uses(b.bindings[i], s.loops[l]->var)) (b.iters[i].reduce ? reduced : spatial) = true;
+        if (expr::Uses(b.bindings[i], s.loops[l]->var))
+          (b.iters[i].reduce ? reduced : spatial) = true;
       }
       if (reduced) first = l;
       if (reduced && spatial && s.loops[l]->extent > 1) {
-        return FailedPrecondition("loop '{}' would be both spatial and reduced in block '{}'", s.loops[l]->var->name, b.name);
+        return FailedPrecondition("loop '{}' would be both spatial and reduced in block '{}'",
+                                  s.loops[l]->var->name, b.name);
       }
     }
     if (b.init && first < s.loops.size() && !OncePerElement(s, first)) {
-      return FailedPrecondition("elements of '{}' would be visited several times per step of the reduction", b.out->name);
+      return FailedPrecondition(
+          "elements of '{}' would be visited several times per step of the reduction", b.out->name);
     }
   }
   return OkStatus();
@@ -229,11 +258,13 @@ Status CheckKinds(const loop::Program& p, const std::vector<BlockSite>& sites) {
   for (const BlockSite& s : sites) {
     for (size_t i = 0; i < s.loops.size(); ++i) {
       const ForNode* f = s.loops[i];
-      if (f->for_kind == ForKind::kParallel && i > 0) return FailedPrecondition("the parallel loop '{}' would not be outermost", f->var->name);
+      if (f->for_kind == ForKind::kParallel && i > 0)
+        return FailedPrecondition("the parallel loop '{}' would not be outermost", f->var->name);
       if (f->for_kind == ForKind::kVectorized && i + 1 < s.loops.size()) {
         return FailedPrecondition("the vectorized loop '{}' would not be innermost", f->var->name);
       }
-      if (f->for_kind == ForKind::kParallel || f->for_kind == ForKind::kVectorized) WHET_RETURN_IF_ERROR(CheckIndependent(p, sites, s, f));
+      if (f->for_kind == ForKind::kParallel || f->for_kind == ForKind::kVectorized)
+        WHET_RETURN_IF_ERROR(CheckIndependent(p, sites, s, f));
     }
   }
   return OkStatus();
@@ -241,7 +272,8 @@ Status CheckKinds(const loop::Program& p, const std::vector<BlockSite>& sites) {
 
 }  // namespace
 
-bool Determine(const std::vector<Expr>& indices, const std::vector<expr::Var>& unknown, const expr::Bounds& bounds) {
+bool Determine(const std::vector<Expr>& indices, const std::vector<expr::Var>& unknown,
+               const expr::Bounds& bounds) {
   Knowledge k(unknown, bounds);
   for (const Expr& e : indices) k.Learn(e);
   return k.All();
@@ -255,7 +287,8 @@ bool OncePerElement(const BlockSite& site, size_t first_loop) {
     const ForNode* f = site.loops[l];
     bounds.Set(f->var, {f->begin, f->begin + f->extent - 1});
     bool reduced = false;
-    for (size_t i = 0; i < b.iters.size(); ++i) reduced |= b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
+    for (size_t i = 0; i < b.iters.size(); ++i)
+      reduced |= b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
     if (l >= first_loop && !reduced) unknown.push_back(f->var);
   }
   if (unknown.empty()) return true;

@@ -1,9 +1,10 @@
-// What holds of a program between any two primitives, checked after each: a primitive that would break one of these is
-// refused, whatever it did. Kept in one place because most of them can be broken by several primitives.
+// What holds of a program between any two primitives, checked after each: a primitive that would
+// break one of these is refused, whatever it did. Kept in one place because most of them can be
+// broken by several primitives.
 //   - loop and block names are unique: a trace refers to them
 //   - a buffer's writers come before its readers
-//   - a vectorized loop is innermost, a parallel one outermost, neither is reduced over, and what their iterations write
-//     outside of themselves is different elements
+//   - a vectorized loop is innermost, a parallel one outermost, neither is reduced over, and what
+//     their iterations write outside of themselves is different elements
 //   - a reduction's first step comes first for every element, and every step once
 //   - expressions, nests and buffers have bounded sizes: a trace may come from a peer
 // Pure functions.
@@ -14,11 +15,14 @@ namespace whet::schedule {
 
 Status CheckInvariants(const loop::Program& p);
 
-// Whether the values of `indices` tell those of all `unknown` variables, when every other variable is known: then two
-// different iterations never give the same indices. Ranges of all variables are in `bounds`. False also when in doubt.
-bool Determine(const std::vector<expr::Expr>& indices, const std::vector<expr::Var>& unknown, const expr::Bounds& bounds);
+// Whether the values of `indices` tell those of all `unknown` variables, when every other variable
+// is known: then two different iterations never give the same indices. Ranges of all variables are
+// in `bounds`. False also when in doubt.
+bool Determine(const std::vector<expr::Expr>& indices, const std::vector<expr::Var>& unknown,
+               const expr::Bounds& bounds);
 
-// Whether no element is written twice by the loops of `site` from `first_loop` on, the reduced ones standing still.
+// Whether no element is written twice by the loops of `site` from `first_loop` on, the reduced ones
+// standing still.
 bool OncePerElement(const loop::BlockSite& site, size_t first_loop);
 
 }  // namespace whet::schedule

@@ -1,5 +1,5 @@
-// Primitives that change blocks and buffers: inline, cache_read, cache_write, set_scope, decompose_reduction,
-// transform_layout, pad.
+// Primitives that change blocks and buffers: inline, cache_read, cache_write, set_scope,
+// decompose_reduction, transform_layout, pad.
 #include "compiler/expr/index_map.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/prim_util.h"
@@ -21,9 +21,11 @@ Status Inline(Program& p, const std::vector<std::string>& args) {
   const BlockNode& b = *site.block;
   if (b.reducer != loop::Reducer::kNone) return FailedPrecondition("it is a reduction");
   WHET_RETURN_IF_ERROR(NeedIntermediate(p, b.out->name).status());
-  if (Writers(p, b.out).size() != 1) return FailedPrecondition("buffer '{}' has several writers", b.out->name);
+  if (Writers(p, b.out).size() != 1)
+    return FailedPrecondition("buffer '{}' has several writers", b.out->name);
   const std::vector<int> dims = PlainOutput(b);
-  if (dims.size() != b.out_indices.size()) return FailedPrecondition("it does not write one element per iteration");
+  if (dims.size() != b.out_indices.size())
+    return FailedPrecondition("it does not write one element per iteration");
   const Buffer out = b.out;
   const Expr value = b.value;
   std::vector<expr::Var> vars;
@@ -33,7 +35,8 @@ Status Inline(Program& p, const std::vector<std::string>& args) {
     return expr::Rewrite(e, [&](const Expr& x) -> Expr {
       if (x->kind != expr::Kind::kLoad || !(x->buffer == out)) return nullptr;
       expr::Substitution s;
-      for (const expr::Var& v : vars) s.Add(v, expr::Int(0));  // an iteration variable of extent 1 may go unused
+      for (const expr::Var& v : vars)
+        s.Add(v, expr::Int(0));  // an iteration variable of extent 1 may go unused
       for (size_t d = 0; d < dims.size(); ++d) s.pairs[dims[d]].second = rewrite(x->args[d]);
       return Substitute(value, s);
     });
@@ -44,7 +47,8 @@ Status Inline(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kInline = {"inline", 1, "inline BLOCK", 1, 1, Inline};
 
-Stmt CopyNest(const std::string& block, const Buffer& from, const Buffer& to, const std::vector<std::string>& names) {
+Stmt CopyNest(const std::string& block, const Buffer& from, const Buffer& to,
+              const std::vector<std::string>& names) {
   BlockFields f;
   f.name = block;
   f.out = to;
@@ -65,46 +69,54 @@ std::vector<std::string> DimNames(size_t rank) {
   return names;
 }
 
-// cache_read BLOCK BUFFER SCOPE NAME: BLOCK reads a copy, made by a new block NAME just before BLOCK's nest. A copy of
-// a constant is a constant: packing it costs nothing at run time.
+// cache_read BLOCK BUFFER SCOPE NAME: BLOCK reads a copy, made by a new block NAME just before
+// BLOCK's nest. A copy of a constant is a constant: packing it costs nothing at run time.
 Status CacheRead(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   const Buffer from = loop::FindBuffer(p, args[1]);
-  if (!from || !loop::Reads(*site.block, from)) return NotFound("it does not read a buffer '{}'", args[1]);
+  if (!from || !loop::Reads(*site.block, from))
+    return NotFound("it does not read a buffer '{}'", args[1]);
   WHET_ASSIGN_OR_RETURN(expr::Scope scope, expr::ParseScope(args[2]));
   WHET_RETURN_IF_ERROR(NeedFreeBlockAndBuffer(p, args[3]));
   const Buffer to = expr::MakeBuffer(args[3], from->dtype, from->shape, scope, from->constant);
   Stmt copy = CopyNest(args[3], from, to, DimNames(from->shape.size()));
-  Stmt reading = loop::ReplaceBuffer(Stmt(site.block), from, to, [](const std::vector<Expr>& i) { return i; });
+  Stmt reading =
+      loop::ReplaceBuffer(Stmt(site.block), from, to, [](const std::vector<Expr>& i) { return i; });
   p.body = InsertBeside(p.body, "", site.block, copy, /*before=*/true);
   p.body = ReplaceBlock(p.body, site.block, reading);
   p.intermediates.push_back(to);
   return OkStatus();
 }
-const Primitive kCacheRead = {"cache_read", 1, "cache_read BLOCK BUFFER SCOPE NAME", 4, 4, CacheRead};
+const Primitive kCacheRead = {"cache_read", 1, "cache_read BLOCK BUFFER SCOPE NAME", 4, 4,
+                              CacheRead};
 
-// cache_write BLOCK SCOPE NAME COPY: BLOCK writes a new buffer NAME; a new block COPY after its nest copies the result.
+// cache_write BLOCK SCOPE NAME COPY: BLOCK writes a new buffer NAME; a new block COPY after its
+// nest copies the result.
 Status CacheWrite(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   WHET_ASSIGN_OR_RETURN(expr::Scope scope, expr::ParseScope(args[1]));
   WHET_RETURN_IF_ERROR(NeedFreeBlockAndBuffer(p, args[2]));
   WHET_RETURN_IF_ERROR(NeedFreeBlockAndBuffer(p, args[3]));
   const Buffer old = site.block->out;
-  if (Writers(p, old).size() != 1) return FailedPrecondition("buffer '{}' has several writers", old->name);
+  if (Writers(p, old).size() != 1)
+    return FailedPrecondition("buffer '{}' has several writers", old->name);
   const Buffer made = expr::MakeBuffer(args[2], old->dtype, old->shape, scope, old->constant);
   BlockFields f = *site.block;
   f.out = made;
   std::vector<std::string> names;
   for (const Expr& e : f.out_indices) {
-    const bool plain = e->kind == expr::Kind::kVar && std::find(names.begin(), names.end(), e->name) == names.end();
+    const bool plain = e->kind == expr::Kind::kVar &&
+                       std::find(names.begin(), names.end(), e->name) == names.end();
     names.push_back(plain ? e->name : fmt::format("dim{}", names.size()));
   }
-  p.body = InsertBeside(p.body, "", site.block, CopyNest(args[3], made, old, names), /*before=*/false);
+  p.body =
+      InsertBeside(p.body, "", site.block, CopyNest(args[3], made, old, names), /*before=*/false);
   p.body = ReplaceBlock(p.body, site.block, loop::MakeBlock(std::move(f)));
   p.intermediates.push_back(made);
   return OkStatus();
 }
-const Primitive kCacheWrite = {"cache_write", 1, "cache_write BLOCK SCOPE NAME COPY", 4, 4, CacheWrite};
+const Primitive kCacheWrite = {"cache_write", 1, "cache_write BLOCK SCOPE NAME COPY", 4, 4,
+                               CacheWrite};
 
 // set_scope BUFFER SCOPE
 Status SetScope(Program& p, const std::vector<std::string>& args) {
@@ -117,8 +129,8 @@ Status SetScope(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kSetScope = {"set_scope", 1, "set_scope BUFFER SCOPE", 2, 2, SetScope};
 
-// decompose_reduction BLOCK LOOP: the initial value is written by a block BLOCK.init just before LOOP, which must hold
-// every loop the reduction runs over.
+// decompose_reduction BLOCK LOOP: the initial value is written by a block BLOCK.init just before
+// LOOP, which must hold every loop the reduction runs over.
 Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   const BlockNode& b = *site.block;
@@ -131,7 +143,8 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
     if (below) inner.push_back(f);
     for (size_t i = 0; !below && i < b.iters.size(); ++i) {
       if (b.iters[i].reduce && expr::Uses(b.bindings[i], f->var)) {
-        return FailedPrecondition("the reduction also runs over '{}', outside of '{}'", f->var->name, args[1]);
+        return FailedPrecondition("the reduction also runs over '{}', outside of '{}'",
+                                  f->var->name, args[1]);
       }
     }
   }
@@ -145,10 +158,12 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   std::vector<const ForNode*> kept;
   for (const ForNode* f : inner) {
     bool spatial = false;
-    for (size_t i = 0; i < b.iters.size(); ++i) spatial |= !b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
+    for (size_t i = 0; i < b.iters.size(); ++i)
+      spatial |= !b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
     if (!spatial) continue;
     for (size_t i = 0; i < b.iters.size(); ++i) {
-      if (b.iters[i].reduce && expr::Uses(b.bindings[i], f->var)) return FailedPrecondition("loop '{}' is both spatial and reduced", f->var->name);
+      if (b.iters[i].reduce && expr::Uses(b.bindings[i], f->var))
+        return FailedPrecondition("loop '{}' is both spatial and reduced", f->var->name);
     }
     kept.push_back(f);
     rename.Add(f->var, expr::MakeVar(f->var->name + ".init"));
@@ -162,21 +177,27 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
     init.bindings.push_back(Substitute(b.bindings[i], rename));
   }
   for (const Expr& e : b.out_indices) init.out_indices.push_back(Substitute(e, iters));
-  // In a loop that computes an element again (compute_at put the block there) the sum would not start again.
+  // In a loop that computes an element again (compute_at put the block there) the sum would not
+  // start again.
   if (!OncePerElement(site, site.loops.size() - inner.size())) {
-    return FailedPrecondition("an element of '{}' is computed in several iterations of loops inside '{}'", b.out->name, args[1]);
+    return FailedPrecondition(
+        "an element of '{}' is computed in several iterations of loops inside '{}'", b.out->name,
+        args[1]);
   }
   if (init.predicate) {
     for (const ForNode* f : inner) {
-      if (std::find(kept.begin(), kept.end(), f) == kept.end() && expr::Uses(init.predicate, f->var)) {
-        return FailedPrecondition("the block's predicate depends on the reduced loop '{}'", f->var->name);
+      if (std::find(kept.begin(), kept.end(), f) == kept.end() &&
+          expr::Uses(init.predicate, f->var)) {
+        return FailedPrecondition("the block's predicate depends on the reduced loop '{}'",
+                                  f->var->name);
       }
     }
     init.predicate = Substitute(init.predicate, rename);
   }
   Stmt nest = loop::MakeBlock(std::move(init));
   for (size_t i = kept.size(); i-- > 0;) {
-    nest = loop::MakeFor(rename.pairs[i].second, kept[i]->begin, kept[i]->extent, kept[i]->for_kind, nest);
+    nest = loop::MakeFor(rename.pairs[i].second, kept[i]->begin, kept[i]->extent, kept[i]->for_kind,
+                         nest);
   }
   BlockFields update = b;
   update.init = nullptr;
@@ -186,34 +207,47 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   });
   return OkStatus();
 }
-const Primitive kDecomposeReduction = {"decompose_reduction", 1, "decompose_reduction BLOCK LOOP", 2, 2, DecomposeReduction};
+const Primitive kDecomposeReduction = {
+    "decompose_reduction", 1, "decompose_reduction BLOCK LOOP", 2, 2, DecomposeReduction};
 
-// transform_layout BUFFER MAP: the buffer's elements move; what is computed does not. The map must be one to one.
+// transform_layout BUFFER MAP: the buffer's elements move; what is computed does not. The map must
+// be one to one.
 Status TransformLayout(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(Buffer b, NeedIntermediate(p, args[0]));
   WHET_ASSIGN_OR_RETURN(expr::IndexMap map, expr::IndexMap::Parse(args[1]));
-  if (map.vars.size() != b->shape.size()) return InvalidArgument("the map takes {} indices, '{}' has {}", map.vars.size(), b->name, b->shape.size());
+  if (map.vars.size() != b->shape.size())
+    return InvalidArgument("the map takes {} indices, '{}' has {}", map.vars.size(), b->name,
+                           b->shape.size());
   expr::Bounds bounds;
-  for (size_t d = 0; d < map.vars.size(); ++d) bounds.Set(map.vars[d], {0, std::max<int64_t>(b->shape[d] - 1, 0)});
+  for (size_t d = 0; d < map.vars.size(); ++d)
+    bounds.Set(map.vars[d], {0, std::max<int64_t>(b->shape[d] - 1, 0)});
   for (const Expr& e : map.out) {
-    bool known = true;  // every part of it: then no coefficient or sum is beyond what indices can be
+    // Every part of it: then no coefficient or sum is beyond what indices can be.
+    bool known = true;
     expr::Visit(e, [&](const expr::ExprNode& n) { known &= bounds.Of(Expr(&n)).has_value(); });
     const auto range = bounds.Of(e);
-    if (!known || range->lo < 0 || range->hi > (int64_t{1} << 36)) return InvalidArgument("the map's {} leaves 0..2^36", expr::ToString(e));
+    if (!known || range->lo < 0 || range->hi > (int64_t{1} << 36))
+      return InvalidArgument("the map's {} leaves 0..2^36", expr::ToString(e));
   }
-  if (!Determine(map.out, map.vars, bounds)) return InvalidArgument("the map {} is not one to one", map.ToString());
-  const Buffer to = expr::MakeBuffer(b->name, b->dtype, map.ApplyToShape(b->shape), b->scope, b->constant);
+  if (!Determine(map.out, map.vars, bounds))
+    return InvalidArgument("the map {} is not one to one", map.ToString());
+  const Buffer to =
+      expr::MakeBuffer(b->name, b->dtype, map.ApplyToShape(b->shape), b->scope, b->constant);
   if (to->num_elements() < b->num_elements() || to->num_elements() > 4 * b->num_elements() + 4096) {
-    return InvalidArgument("the map takes {} elements to {}", b->num_elements(), to->num_elements());
+    return InvalidArgument("the map takes {} elements to {}", b->num_elements(),
+                           to->num_elements());
   }
-  p.body = loop::ReplaceBuffer(p.body, b, to, [&](const std::vector<Expr>& i) { return map.Apply(i); });
+  p.body =
+      loop::ReplaceBuffer(p.body, b, to, [&](const std::vector<Expr>& i) { return map.Apply(i); });
   std::replace(p.intermediates.begin(), p.intermediates.end(), b, to);
   return OkStatus();
 }
-const Primitive kTransformLayout = {"transform_layout", 1, "transform_layout BUFFER MAP", 2, 2, TransformLayout};
+const Primitive kTransformLayout = {"transform_layout", 1, "transform_layout BUFFER MAP", 2, 2,
+                                    TransformLayout};
 
-// pad BLOCK AXIS MULTIPLE: the axis' extent and the dimension it writes grow to a multiple. Reads that would leave their
-// buffer give 0 there; nobody reads what is computed beyond the old extent. Before the block's loops are changed.
+// pad BLOCK AXIS MULTIPLE: the axis' extent and the dimension it writes grow to a multiple. Reads
+// that would leave their buffer give 0 there; nobody reads what is computed beyond the old extent.
+// Before the block's loops are changed.
 Status Pad(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   const BlockNode& b = *site.block;
@@ -227,14 +261,16 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
   const loop::Iter it = b.iters[axis];
   if (it.reduce) return FailedPrecondition("axis '{}' is reduced", args[1]);
   WHET_RETURN_IF_ERROR(NeedIntermediate(p, b.out->name).status());
-  if (Writers(p, b.out).size() != 1) return FailedPrecondition("buffer '{}' has several writers", b.out->name);
+  if (Writers(p, b.out).size() != 1)
+    return FailedPrecondition("buffer '{}' has several writers", b.out->name);
   const ForNode* of_axis = nullptr;
   for (const ForNode* f : site.loops) {
     if (f->var == b.bindings[axis] && f->extent == it.extent) of_axis = f;
   }
   if (!of_axis) return FailedPrecondition("the loop of axis '{}' was already changed", args[1]);
   bool alone = true;
-  loop::Walk(of_axis->body, [&](const Stmt& s) { alone &= As<BlockNode>(s) == nullptr || s.get() == &b; });
+  loop::Walk(of_axis->body,
+             [&](const Stmt& s) { alone &= As<BlockNode>(s) == nullptr || s.get() == &b; });
   if (!alone) return FailedPrecondition("loop '{}' holds other blocks too", of_axis->var->name);
   const int64_t padded = (it.extent + multiple - 1) / multiple * multiple;
   if (padded == it.extent) return OkStatus();
@@ -245,7 +281,8 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
       shape[d] = padded;
       found = true;
     } else if (expr::Uses(b.out_indices[d], it.var)) {
-      return FailedPrecondition("the output index {} mixes axis '{}'", expr::ToString(b.out_indices[d]), args[1]);
+      return FailedPrecondition("the output index {} mixes axis '{}'",
+                                expr::ToString(b.out_indices[d]), args[1]);
     }
   }
   if (!found) return FailedPrecondition("axis '{}' does not index the output", args[1]);
@@ -257,13 +294,16 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
     if (x->kind != expr::Kind::kLoad || !expr::Uses(x, it.var)) return nullptr;
     for (size_t d = 0; d < x->args.size(); ++d) {
       auto range = bounds.Of(x->args[d]);
-      if (!expr::Uses(x->args[d], it.var) || (range && range->lo >= 0 && range->hi < x->buffer->shape[d])) continue;
+      if (!expr::Uses(x->args[d], it.var) ||
+          (range && range->lo >= 0 && range->hi < x->buffer->shape[d]))
+        continue;
       const Expr zero = IsFloat(x->dtype) ? expr::Float(0, x->dtype) : expr::Int(0, x->dtype);
       return expr::Select(expr::Lt(it.var, expr::Int(it.extent)), x, zero);
     }
     return x;
   });
-  const Buffer to = expr::MakeBuffer(b.out->name, b.out->dtype, shape, b.out->scope, b.out->constant);
+  const Buffer to =
+      expr::MakeBuffer(b.out->name, b.out->dtype, shape, b.out->scope, b.out->constant);
   const Buffer from = b.out;
   f.out = to;
   p.body = ReplaceBlock(p.body, &b, loop::MakeBlock(std::move(f)));

@@ -25,26 +25,32 @@ StatusOr<LoopRanges> RangesBelow(const BlockSite& site, const ForNode* at) {
     }
     if (f == at) below = found = true;
   }
-  if (!found) return FailedPrecondition("block '{}' is not inside loop '{}'", site.block->name, at->var->name);
+  if (!found)
+    return FailedPrecondition("block '{}' is not inside loop '{}'", site.block->name,
+                              at->var->name);
   return r;
 }
 
 Expr BindIters(const BlockSite& site, const Expr& e) {
   expr::Substitution s;
-  for (size_t i = 0; i < site.block->iters.size(); ++i) s.Add(site.block->iters[i].var, site.block->bindings[i]);
+  for (size_t i = 0; i < site.block->iters.size(); ++i)
+    s.Add(site.block->iters[i].var, site.block->bindings[i]);
   return Substitute(e, s);
 }
 
-// compute_at BLOCK LOOP: the region of BLOCK's buffer that the body of LOOP reads is computed just before it is read.
-// All readers must be inside LOOP; the block keeps none of the schedule its own loops had.
+// compute_at BLOCK LOOP: the region of BLOCK's buffer that the body of LOOP reads is computed just
+// before it is read. All readers must be inside LOOP; the block keeps none of the schedule its own
+// loops had.
 Status ComputeAt(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   WHET_ASSIGN_OR_RETURN(const ForNode* at, NeedLoop(p, args[1]));
   const BlockNode& b = *site.block;
   WHET_RETURN_IF_ERROR(NeedIntermediate(p, b.out->name).status());
-  if (Writers(p, b.out).size() != 1) return FailedPrecondition("buffer '{}' has several writers", b.out->name);
+  if (Writers(p, b.out).size() != 1)
+    return FailedPrecondition("buffer '{}' has several writers", b.out->name);
   const std::vector<int> out_dims = PlainOutput(b);
-  if (out_dims.size() != b.out_indices.size()) return FailedPrecondition("block '{}' does not write one element per iteration", b.name);
+  if (out_dims.size() != b.out_indices.size())
+    return FailedPrecondition("block '{}' does not write one element per iteration", b.name);
   std::vector<BlockSite> readers = Readers(p, b.out);
   if (readers.empty()) return FailedPrecondition("nothing reads '{}'", b.out->name);
 
@@ -84,7 +90,8 @@ Status NeedFinished(const BlockSite& w, const ForNode* at) {
   for (const ForNode* f : w.loops) {
     for (size_t i = 0; i < w.block->iters.size(); ++i) {
       if (w.block->iters[i].reduce && f->extent > 1 && expr::Uses(w.block->bindings[i], f->var)) {
-        return FailedPrecondition("block '{}' is still reducing over '{}' there", w.block->name, f->var->name);
+        return FailedPrecondition("block '{}' is still reducing over '{}' there", w.block->name,
+                                  f->var->name);
       }
     }
     if (f == at) break;
@@ -92,18 +99,24 @@ Status NeedFinished(const BlockSite& w, const ForNode* at) {
   return OkStatus();
 }
 
-// In which iterations of the fixed loops `w` makes anything at all: its predicate with the inner loops' part at its least.
+// In which iterations of the fixed loops `w` makes anything at all: its predicate with the inner
+// loops' part at its least.
 StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges) {
   std::vector<Expr> terms, kept;
   loop::Conjuncts(w.block->predicate, terms);
   for (const Expr& t : terms) {
     bool inner = false;
-    expr::Visit(t, [&](const expr::ExprNode& n) { inner |= n.kind == expr::Kind::kVar && ranges.inner.Find(&n); });
+    expr::Visit(t, [&](const expr::ExprNode& n) {
+      inner |= n.kind == expr::Kind::kVar && ranges.inner.Find(&n);
+    });
     Expr when = t;
     if (inner) {
-      const bool less = t->kind == expr::Kind::kBinary && (t->binary == expr::BinaryOp::kLt || t->binary == expr::BinaryOp::kLe);
-      if (!less || !ranges.all.Of(t->args[0] - t->args[1])) return FailedPrecondition("block '{}' runs only if {}", w.block->name, expr::ToString(t));
-      const DimRange least = loop::RangeOf(t->args[0] - t->args[1], ranges, std::numeric_limits<int64_t>::max());
+      const bool less = t->kind == expr::Kind::kBinary &&
+                        (t->binary == expr::BinaryOp::kLt || t->binary == expr::BinaryOp::kLe);
+      if (!less || !ranges.all.Of(t->args[0] - t->args[1]))
+        return FailedPrecondition("block '{}' runs only if {}", w.block->name, expr::ToString(t));
+      const DimRange least =
+          loop::RangeOf(t->args[0] - t->args[1], ranges, std::numeric_limits<int64_t>::max());
       when = expr::Binary(t->binary, least.lo, expr::Int(0));
     }
     if (!ranges.all.Decide(when).value_or(false)) kept.push_back(when);
@@ -111,41 +124,50 @@ StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges) {
   return loop::Conjunction(kept);
 }
 
-// The iterations of `b` that read what `w` makes in one iteration of the fixed loops, by iteration variable.
-Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSite& w, const LoopRanges& ranges,
-                  std::vector<std::optional<DimRange>>& made) {
+// The iterations of `b` that read what `w` makes in one iteration of the fixed loops, by iteration
+// variable.
+Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSite& w,
+                  const LoopRanges& ranges, std::vector<std::optional<DimRange>>& made) {
   for (size_t d = 0; d < load.args.size(); ++d) {
-    // Where the range moves with the fixed loops, it says also which of their iterations make nothing (those cut by a
-    // predicate), so it must not be rounded up to the whole dimension.
+    // Where the range moves with the fixed loops, it says also which of their iterations make
+    // nothing (those cut by a predicate), so it must not be rounded up to the whole dimension.
     const Expr index = BindIters(w, w.block->out_indices[d]);
     DimRange range = loop::RangeOf(index, ranges, std::numeric_limits<int64_t>::max());
-    if (range.lo->kind == expr::Kind::kInt) range = loop::RangeOf(index, ranges, load.buffer->shape[d]);
+    if (range.lo->kind == expr::Kind::kInt)
+      range = loop::RangeOf(index, ranges, load.buffer->shape[d]);
     if (load.args[d]->kind == expr::Kind::kInt && load.buffer->shape[d] == 1) continue;
     bool bound = false;
     for (size_t i = 0; i < b.iters.size(); ++i) {
       if (!(b.iters[i].var == load.args[d])) continue;
-      if (b.iters[i].reduce) return FailedPrecondition("block '{}' reduces over '{}'", b.name, b.iters[i].var->name);
+      if (b.iters[i].reduce)
+        return FailedPrecondition("block '{}' reduces over '{}'", b.name, b.iters[i].var->name);
       if (b.iters[i].extent > load.buffer->shape[d]) {
-        return FailedPrecondition("block '{}' runs beyond what it reads of '{}' along '{}'", b.name, load.buffer->name, b.iters[i].var->name);
+        return FailedPrecondition("block '{}' runs beyond what it reads of '{}' along '{}'", b.name,
+                                  load.buffer->name, b.iters[i].var->name);
       }
       if (made[i] && !(expr::Same(made[i]->lo, range.lo) && made[i]->extent == range.extent)) {
-        return FailedPrecondition("block '{}' reads along '{}' at two places that are not made together", b.name, b.iters[i].var->name);
+        return FailedPrecondition(
+            "block '{}' reads along '{}' at two places that are not made together", b.name,
+            b.iters[i].var->name);
       }
       made[i] = range;
       bound = true;
     }
-    if (!bound) return FailedPrecondition("block '{}' reads '{}' at {}, not at an iteration variable", b.name, load.buffer->name, expr::ToString(load.args[d]));
+    if (!bound)
+      return FailedPrecondition("block '{}' reads '{}' at {}, not at an iteration variable", b.name,
+                                load.buffer->name, expr::ToString(load.args[d]));
   }
   return OkStatus();
 }
 
-// reverse_compute_at BLOCK LOOP: BLOCK consumes what one iteration of LOOP has produced, right after it. BLOCK reads
-// the producer's buffer at its own iteration variables.
+// reverse_compute_at BLOCK LOOP: BLOCK consumes what one iteration of LOOP has produced, right
+// after it. BLOCK reads the producer's buffer at its own iteration variables.
 Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   WHET_ASSIGN_OR_RETURN(const ForNode* at, NeedLoop(p, args[1]));
   const BlockNode& b = *site.block;
-  if (Writers(p, b.out).size() != 1) return FailedPrecondition("buffer '{}' has several writers", b.out->name);
+  if (Writers(p, b.out).size() != 1)
+    return FailedPrecondition("buffer '{}' has several writers", b.out->name);
   // The producer: the last writer in program order inside LOOP of a buffer that BLOCK reads.
   const BlockNode* producer = nullptr;
   std::vector<std::optional<DimRange>> made(b.iters.size());
@@ -158,7 +180,9 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
       if (!ranges.ok()) continue;
       for (const auto* other : loads) {
         if (other->buffer == load->buffer && !expr::Same(Expr(other), Expr(load))) {
-          return FailedPrecondition("block '{}' reads '{}' at two places, which are not made together", b.name, load->buffer->name);
+          return FailedPrecondition(
+              "block '{}' reads '{}' at two places, which are not made together", b.name,
+              load->buffer->name);
         }
       }
       WHET_RETURN_IF_ERROR(NeedFinished(w, at));
@@ -172,9 +196,12 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
       loop::Conjuncts(e, when);
     }
   }
-  if (!producer) return FailedPrecondition("nothing that block '{}' reads is written inside '{}'", b.name, args[1]);
+  if (!producer)
+    return FailedPrecondition("nothing that block '{}' reads is written inside '{}'", b.name,
+                              args[1]);
   std::vector<DimRange> domain;
-  for (size_t i = 0; i < b.iters.size(); ++i) domain.push_back(made[i].value_or(DimRange{expr::Int(0), b.iters[i].extent}));
+  for (size_t i = 0; i < b.iters.size(); ++i)
+    domain.push_back(made[i].value_or(DimRange{expr::Int(0), b.iters[i].extent}));
   Stmt nest = NestFor(b, domain, outer);
   if (!when.empty()) {
     const Expr extra = loop::Conjunction(when);
@@ -190,7 +217,8 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   p.body = InsertBeside(p.body, args[1], producer, nest, /*before=*/false);
   return OkStatus();
 }
-const Primitive kReverseComputeAt = {"reverse_compute_at", 1, "reverse_compute_at BLOCK LOOP", 2, 2, ReverseComputeAt};
+const Primitive kReverseComputeAt = {"reverse_compute_at", 1, "reverse_compute_at BLOCK LOOP", 2, 2,
+                                     ReverseComputeAt};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Primitives that rearrange loops without moving blocks: split, fuse, reorder, the loop kinds, annotate.
+// Primitives that rearrange loops without moving blocks: split, fuse, reorder, the loop kinds,
+// annotate.
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/primitives.h"
 
@@ -7,7 +8,8 @@ namespace {
 
 using expr::Expr;
 
-// split LOOP FACTOR OUTER INNER: LOOP = OUTER*FACTOR + INNER. Iterations beyond the extent are cut by a predicate.
+// split LOOP FACTOR OUTER INNER: LOOP = OUTER*FACTOR + INNER. Iterations beyond the extent are cut
+// by a predicate.
 Status Split(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, args[0]));
   // A little more than the extent is how a short axis fills a vector or a tile.
@@ -15,7 +17,8 @@ Status Split(Program& p, const std::vector<std::string>& args) {
   WHET_RETURN_IF_ERROR(NeedFreeLoop(p, args[2]));
   WHET_RETURN_IF_ERROR(NeedFreeLoop(p, args[3]));
   if (args[2] == args[3]) return InvalidArgument("both new loops are called '{}'", args[2]);
-  if (f->for_kind != ForKind::kSerial) return FailedPrecondition("loop '{}' is already {}", args[0], loop::ToString(f->for_kind));
+  if (f->for_kind != ForKind::kSerial)
+    return FailedPrecondition("loop '{}' is already {}", args[0], loop::ToString(f->for_kind));
   const int64_t outer_extent = (f->extent + factor - 1) / factor;
   const expr::Var outer = expr::MakeVar(args[2]), inner = expr::MakeVar(args[3]);
   const Expr value = outer * factor + inner;
@@ -34,13 +37,15 @@ Status Fuse(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* outer, NeedLoop(p, args[0]));
   WHET_ASSIGN_OR_RETURN(const ForNode* inner, NeedLoop(p, args[1]));
   WHET_RETURN_IF_ERROR(NeedFreeLoop(p, args[2]));
-  if (outer->body.get() != inner) return FailedPrecondition("'{}' is not the whole body of '{}'", args[1], args[0]);
+  if (outer->body.get() != inner)
+    return FailedPrecondition("'{}' is not the whole body of '{}'", args[1], args[0]);
   if (outer->for_kind != ForKind::kSerial || inner->for_kind != ForKind::kSerial) {
     return FailedPrecondition("only serial loops fuse");
   }
   const expr::Var fused = expr::MakeVar(args[2]);
   const int64_t n = inner->extent;
-  if (n > 0 && outer->extent > (int64_t{1} << 40) / n) return ResourceExhausted("the fused loop would run more than 2^40 times");
+  if (n > 0 && outer->extent > (int64_t{1} << 40) / n)
+    return ResourceExhausted("the fused loop would run more than 2^40 times");
   p.body = ReplaceLoop(p.body, args[0], [&](const ForNode& l) {
     const auto* in = As<ForNode>(l.body);
     // One of the two loops may run once: then no division is needed.
@@ -54,7 +59,8 @@ Status Fuse(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kFuse = {"fuse", 1, "fuse OUTER INNER FUSED", 3, 3, Fuse};
 
-// reorder LOOP...: the listed loops, all on one chain of loops, take the listed order in the places they occupy.
+// reorder LOOP...: the listed loops, all on one chain of loops, take the listed order in the places
+// they occupy.
 Status Reorder(Program& p, const std::vector<std::string>& args) {
   std::vector<const ForNode*> wanted;
   for (const std::string& a : args) {
@@ -64,7 +70,9 @@ Status Reorder(Program& p, const std::vector<std::string>& args) {
     }
     wanted.push_back(f);
   }
-  auto listed = [&](const ForNode* f) { return std::find(wanted.begin(), wanted.end(), f) != wanted.end(); };
+  auto listed = [&](const ForNode* f) {
+    return std::find(wanted.begin(), wanted.end(), f) != wanted.end();
+  };
   // The outermost listed loop is the one that contains all others; the chain goes down from it.
   const ForNode* top = nullptr;
   std::vector<const ForNode*> chain;
@@ -93,9 +101,12 @@ const Primitive kReorder = {"reorder", 1, "reorder LOOP LOOP...", 2, 16, Reorder
 
 Status SetKind(Program& p, const std::string& name, ForKind kind) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, name));
-  if (f->for_kind != ForKind::kSerial) return FailedPrecondition("it is already {}", loop::ToString(f->for_kind));
-  if (kind == ForKind::kUnrolled && f->extent > 256) return InvalidArgument("unrolling {} iterations; the limit is 256", f->extent);
-  if (kind == ForKind::kVectorized && f->extent > 64) return InvalidArgument("a vector of {} lanes; the limit is 64", f->extent);
+  if (f->for_kind != ForKind::kSerial)
+    return FailedPrecondition("it is already {}", loop::ToString(f->for_kind));
+  if (kind == ForKind::kUnrolled && f->extent > 256)
+    return InvalidArgument("unrolling {} iterations; the limit is 256", f->extent);
+  if (kind == ForKind::kVectorized && f->extent > 64)
+    return InvalidArgument("a vector of {} lanes; the limit is 64", f->extent);
   if (kind != ForKind::kUnrolled) {
     for (const BlockSite& s : loop::AllBlocks(p)) {
       bool inside = false;
@@ -117,25 +128,32 @@ Status SetKind(Program& p, const std::string& name, ForKind kind) {
   });
   return OkStatus();
 }
-Status Vectorize(Program& p, const std::vector<std::string>& a) { return SetKind(p, a[0], ForKind::kVectorized); }
-Status Unroll(Program& p, const std::vector<std::string>& a) { return SetKind(p, a[0], ForKind::kUnrolled); }
+Status Vectorize(Program& p, const std::vector<std::string>& a) {
+  return SetKind(p, a[0], ForKind::kVectorized);
+}
+Status Unroll(Program& p, const std::vector<std::string>& a) {
+  return SetKind(p, a[0], ForKind::kUnrolled);
+}
 Status Parallel(Program& p, const std::vector<std::string>& a) {
-  for (const Stmt& root : As<SeqNode>(p.body) ? As<SeqNode>(p.body)->items : std::vector<Stmt>{p.body}) {
+  for (const Stmt& root :
+       As<SeqNode>(p.body) ? As<SeqNode>(p.body)->items : std::vector<Stmt>{p.body}) {
     const auto* f = As<ForNode>(root);
     if (f && f->var->name == a[0]) return SetKind(p, a[0], ForKind::kParallel);
   }
-  return FailedPrecondition("only an outermost loop runs in parallel: it becomes the range the runtime splits");
+  return FailedPrecondition(
+      "only an outermost loop runs in parallel: it becomes the range the runtime splits");
 }
 const Primitive kVectorize = {"vectorize", 1, "vectorize LOOP", 1, 1, Vectorize};
 const Primitive kUnroll = {"unroll", 1, "unroll LOOP", 1, 1, Unroll};
 const Primitive kParallel = {"parallel", 1, "parallel LOOP", 1, 1, Parallel};
 
-// annotate LOOP KEY VALUE: advice to lowering. `partition`: peel the iterations in which conditions inside are not
-// all true, so that the rest runs without them.
+// annotate LOOP KEY VALUE: advice to lowering. `partition`: peel the iterations in which conditions
+// inside are not all true, so that the rest runs without them.
 Status AnnotateLoop(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, args[0]));
   WHET_ASSIGN_OR_RETURN(int64_t value, NeedInt(args[2], 0, 1 << 20));
-  if (args[1] != "partition") return InvalidArgument("unknown annotation '{}'; known is partition", args[1]);
+  if (args[1] != "partition")
+    return InvalidArgument("unknown annotation '{}'; known is partition", args[1]);
   if (f->for_kind == ForKind::kParallel || f->for_kind == ForKind::kVectorized) {
     return FailedPrecondition("a {} loop can not be partitioned", loop::ToString(f->for_kind));
   }

@@ -18,7 +18,8 @@ StatusOr<const ForNode*> NeedLoop(const Program& p, const std::string& name) {
 StatusOr<int64_t> NeedInt(const std::string& text, int64_t lo, int64_t hi) {
   int64_t v = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size()) return InvalidArgument("'{}' is not a number", text);
+  if (error != std::errc() || end != text.data() + text.size())
+    return InvalidArgument("'{}' is not a number", text);
   if (v < lo || v > hi) return InvalidArgument("{} is outside {}..{}", v, lo, hi);
   return v;
 }
@@ -32,9 +33,12 @@ StatusOr<expr::Buffer> NeedIntermediate(const Program& p, const std::string& nam
 
 namespace {
 Status NeedLegalName(const std::string& name) {
-  if (name.empty() || name.size() > 100) return InvalidArgument("a name has 1 to 100 characters, '{}' has {}", name, name.size());
+  if (name.empty() || name.size() > 100)
+    return InvalidArgument("a name has 1 to 100 characters, '{}' has {}", name, name.size());
   // A name must read back as one in a program's text.
-  if (!expr::IsName(name)) return InvalidArgument("'{}' is not a name: letters, digits, '_' and '.', a letter or '_' first", name);
+  if (!expr::IsName(name))
+    return InvalidArgument(
+        "'{}' is not a name: letters, digits, '_' and '.', a letter or '_' first", name);
   return OkStatus();
 }
 }  // namespace
@@ -52,7 +56,8 @@ Status NeedFreeBlockAndBuffer(const Program& p, const std::string& name) {
   return OkStatus();
 }
 
-Stmt ReplaceLoop(const Stmt& root, const std::string& name, const std::function<Stmt(const ForNode&)>& f) {
+Stmt ReplaceLoop(const Stmt& root, const std::string& name,
+                 const std::function<Stmt(const ForNode&)>& f) {
   return loop::Map(root, [&](const Stmt& s) -> Stmt {
     const auto* l = As<ForNode>(s);
     return l && l->var->name == name ? f(*l) : nullptr;
@@ -104,8 +109,8 @@ Stmt InsertInto(const Stmt& body, const BlockNode* inside, const Stmt& added, bo
 }
 }  // namespace
 
-Stmt InsertBeside(const Stmt& root, const std::string& parent, const BlockNode* inside, const Stmt& added,
-                  bool before) {
+Stmt InsertBeside(const Stmt& root, const std::string& parent, const BlockNode* inside,
+                  const Stmt& added, bool before) {
   if (parent.empty()) return InsertInto(root, inside, added, before);
   return ReplaceLoop(root, parent, [&](const ForNode& f) {
     return loop::WithBody(f, InsertInto(f.body, inside, added, before));
@@ -150,7 +155,8 @@ std::vector<int> PlainOutput(const BlockNode& b) {
   return dims;
 }
 
-Stmt NestFor(BlockFields fields, const std::vector<loop::DimRange>& domain, const expr::Bounds& outer) {
+Stmt NestFor(BlockFields fields, const std::vector<loop::DimRange>& domain,
+             const expr::Bounds& outer) {
   expr::Bounds bounds = outer;
   std::vector<std::pair<expr::Var, int64_t>> loops;
   fields.bindings.clear();
@@ -163,7 +169,8 @@ Stmt NestFor(BlockFields fields, const std::vector<loop::DimRange>& domain, cons
     bounds.Set(var, {0, domain[i].extent - 1});
     const Expr at = expr::Simplify(domain[i].lo + var, bounds);
     fields.bindings.push_back(at);
-    for (const Expr& inside : {expr::Ge(at, expr::Int(0)), expr::Lt(at, expr::Int(fields.iters[i].extent))}) {
+    for (const Expr& inside :
+         {expr::Ge(at, expr::Int(0)), expr::Lt(at, expr::Int(fields.iters[i].extent))}) {
       auto decided = bounds.Decide(inside);
       if (decided && *decided) continue;
       fields.predicate = fields.predicate ? expr::And(fields.predicate, inside) : inside;

@@ -27,22 +27,29 @@ Status NeedFreeLoop(const Program& p, const std::string& name);
 Status NeedFreeBlockAndBuffer(const Program& p, const std::string& name);
 
 // The statement tree with the loop `name` replaced.
-Stmt ReplaceLoop(const Stmt& root, const std::string& name, const std::function<Stmt(const ForNode&)>& f);
-// Replaces a loop variable in all bindings and predicates below; `extra` (may be null) is and-ed to predicates.
-Stmt SubstituteLoop(const Stmt& body, const expr::Var& var, const expr::Expr& value, const expr::Expr& extra);
+Stmt ReplaceLoop(const Stmt& root, const std::string& name,
+                 const std::function<Stmt(const ForNode&)>& f);
+// Replaces a loop variable in all bindings and predicates below; `extra` (may be null) is and-ed to
+// predicates.
+Stmt SubstituteLoop(const Stmt& body, const expr::Var& var, const expr::Expr& value,
+                    const expr::Expr& extra);
 // Removes a block with the loops that only it used.
 Stmt RemoveBlock(const Stmt& root, const BlockNode* block);
 Stmt ReplaceBlock(const Stmt& root, const BlockNode* block, const Stmt& by);
-// Puts `added` directly before (or after) the child of `parent`'s body (or of the root, when empty) that contains
-// `inside`.
-Stmt InsertBeside(const Stmt& root, const std::string& parent, const BlockNode* inside, const Stmt& added, bool before);
+// Puts `added` directly before (or after) the child of `parent`'s body (or of the root, when empty)
+// that contains `inside`.
+Stmt InsertBeside(const Stmt& root, const std::string& parent, const BlockNode* inside,
+                  const Stmt& added, bool before);
 
 std::vector<BlockSite> Writers(const Program& p, const expr::Buffer& b);
 std::vector<BlockSite> Readers(const Program& p, const expr::Buffer& b);
 expr::Bounds LoopBounds(const BlockSite& site);
-// out_indices are distinct spatial iteration variables: the map from dimension to iter number; else empty.
+// out_indices are distinct spatial iteration variables: the map from dimension to iter number; else
+// empty.
 std::vector<int> PlainOutput(const BlockNode& b);
-// A nest that runs `fields` over iteration domains, one fresh loop `<block>.<iter>` each, offset by `lo`.
-Stmt NestFor(BlockFields fields, const std::vector<loop::DimRange>& domain, const expr::Bounds& outer);
+// A nest that runs `fields` over iteration domains, one fresh loop `<block>.<iter>` each, offset by
+// `lo`.
+Stmt NestFor(BlockFields fields, const std::vector<loop::DimRange>& domain,
+             const expr::Bounds& outer);
 
 }  // namespace whet::schedule

@@ -4,10 +4,22 @@ namespace whet::schedule {
 
 const std::vector<const Primitive*>& Primitives() {
   static const std::vector<const Primitive*> all = {
-      &PrimSplit(),    &PrimFuse(),      &PrimReorder(),          &PrimVectorize(),      &PrimUnroll(),
-      &PrimParallel(), &PrimAnnotate(),  &PrimComputeAt(),        &PrimReverseComputeAt(), &PrimInline(),
-      &PrimCacheRead(), &PrimCacheWrite(), &PrimSetScope(),       &PrimDecomposeReduction(),
-      &PrimTransformLayout(), &PrimPad(),
+      &PrimSplit(),
+      &PrimFuse(),
+      &PrimReorder(),
+      &PrimVectorize(),
+      &PrimUnroll(),
+      &PrimParallel(),
+      &PrimAnnotate(),
+      &PrimComputeAt(),
+      &PrimReverseComputeAt(),
+      &PrimInline(),
+      &PrimCacheRead(),
+      &PrimCacheWrite(),
+      &PrimSetScope(),
+      &PrimDecomposeReduction(),
+      &PrimTransformLayout(),
+      &PrimPad(),
   };
   return all;
 }

@@ -1,5 +1,5 @@
-// The catalog's records, one function each; primitives.cc lists them. To add a primitive: write it in a prim_*.cc,
-// declare its record here, list it there.
+// The catalog's records, one function each; primitives.cc lists them. To add a primitive: write it
+// in a prim_*.cc, declare its record here, list it there.
 #pragma once
 #include "compiler/schedule/schedule.h"
 

@@ -1,8 +1,9 @@
-// Rules: templates with knobs. A rule looks at an initial program, says whether it applies and over which small ordered
-// domains its decisions range, and writes a schedule for one choice of values. Hard constraints remove a point before
-// anything is generated; an analytical estimate (`Estimate`) ranks the rest and feeds the cost model.
-// Source of the shape of the space: register-tiled direct convolution as in Georganas et al. 2018 ("Anatomy of high-
-// performance deep learning convolutions on SIMD architectures") and the GEMM tile choice of BLIS.
+// Rules: templates with knobs. A rule looks at an initial program, says whether it applies and over
+// which small ordered domains its decisions range, and writes a schedule for one choice of values.
+// Hard constraints remove a point before anything is generated; an analytical estimate (`Estimate`)
+// ranks the rest and feeds the cost model. Source of the shape of the space: register-tiled direct
+// convolution as in Georganas et al. 2018 ("Anatomy of high- performance deep learning convolutions
+// on SIMD architectures") and the GEMM tile choice of BLIS.
 #pragma once
 #include <array>
 #include <memory>
@@ -36,7 +37,8 @@ struct Estimate {
 enum class Rejection { kNone, kRegisters, kCodeSize, kTile, kBadValue };
 std::string_view ToString(Rejection r);
 
-// What a rule works out once per program and target, so that checks and estimates cost a microsecond.
+// What a rule works out once per program and target, so that checks and estimates cost a
+// microsecond.
 struct RuleContext {
   RuleContext(loop::Program p, Target t) : program(std::move(p)), target(std::move(t)) {}
   virtual ~RuleContext() = default;
@@ -54,17 +56,19 @@ struct Rule {
   std::vector<int64_t> (*default_values)(const RuleContext& context);
   Rejection (*check)(const RuleContext& context, const std::vector<int64_t>& values);
   Estimate (*estimate)(const RuleContext& context, const std::vector<int64_t>& values);
-  Status (*apply)(Schedule& schedule, const RuleContext& context, const std::vector<int64_t>& values);
+  Status (*apply)(Schedule& schedule, const RuleContext& context,
+                  const std::vector<int64_t>& values);
 };
 
-// In order of preference: the first that matches a program gives its default schedule. The last matches everything.
+// In order of preference: the first that matches a program gives its default schedule. The last
+// matches everything.
 const std::vector<const Rule*>& Rules();
 
-const Rule& RuleConv();         // convolution: 1x1 and direct
+const Rule& RuleConv();  // convolution: 1x1 and direct
 const Rule& RuleDepthwise();
 const Rule& RulePool();
 const Rule& RuleMatmul();
 const Rule& RuleElementwise();
-const Rule& RuleGeneric();      // anything: each nest vectorized over its innermost contiguous axis
+const Rule& RuleGeneric();  // anything: each nest vectorized over its innermost contiguous axis
 
 }  // namespace whet::schedule

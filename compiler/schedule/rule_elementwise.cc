@@ -1,5 +1,5 @@
-// Element-wise programs (one output, no reduction) and the fallback for everything else: each nest is vectorized over
-// its contiguous axis, its other axes fused into the parallel range.
+// Element-wise programs (one output, no reduction) and the fallback for everything else: each nest
+// is vectorized over its contiguous axis, its other axes fused into the parallel range.
 #include <algorithm>
 #include <cmath>
 
@@ -42,8 +42,9 @@ bool IsElementwise(const loop::Program& p) {
   return true;
 }
 
-// Vectorizes one root-level nest over the axis its output is contiguous in; fuses the others, in physical order, into a
-// parallel loop. A nest without such an axis, or whose reduction runs over all of it, stays scalar.
+// Vectorizes one root-level nest over the axis its output is contiguous in; fuses the others, in
+// physical order, into a parallel loop. A nest without such an axis, or whose reduction runs over
+// all of it, stays scalar.
 Status ScheduleNest(Schedule& s, const std::string& block, int64_t lanes, int64_t unroll) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s.program(), block));
   const loop::Program keep = s.program();
@@ -74,8 +75,10 @@ Status ScheduleNest(Schedule& s, const std::string& block, int64_t lanes, int64_
   const bool reducing = b.reducer != loop::Reducer::kNone;
   std::string outer_vec;
   if (!vec.empty() && vec_extent >= 2) {
-    lanes = std::min<int64_t>(lanes, int64_t{1} << static_cast<int>(std::ceil(std::log2(static_cast<double>(vec_extent)))));
-    const std::string vo = block + ".vo", vi = block + ".vi", vu = block + ".vu", vl = block + ".vl";
+    lanes = std::min<int64_t>(lanes, int64_t{1} << static_cast<int>(
+                                         std::ceil(std::log2(static_cast<double>(vec_extent)))));
+    const std::string vo = block + ".vo", vi = block + ".vi", vu = block + ".vu",
+                      vl = block + ".vl";
     unroll = std::min<int64_t>(reducing ? 1 : unroll, (vec_extent + lanes - 1) / lanes);
     WHET_RETURN_IF_ERROR(s.Apply("split", {vec, std::to_string(lanes * unroll), vo, vi}));
     WHET_RETURN_IF_ERROR(s.Apply("split", {vi, std::to_string(lanes), vu, vl}));
@@ -106,16 +109,18 @@ Status ScheduleNest(Schedule& s, const std::string& block, int64_t lanes, int64_
 }
 
 Status ApplyAll(Schedule& s, const RuleContext&, const std::vector<int64_t>& v) {
-  if (v.size() != kKnobs) return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
-  // Element-wise intermediates that nothing but element-wise code reads are inlined; a value that a reduction reads
-  // many times is worth keeping.
+  if (v.size() != kKnobs)
+    return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
+  // Element-wise intermediates that nothing but element-wise code reads are inlined; a value that a
+  // reduction reads many times is worth keeping.
   for (bool changed = true; changed;) {
     changed = false;
     const loop::Program p = s.program();
     for (const BlockSite& site : loop::AllBlocks(p)) {
       if (site.block->reducer != loop::Reducer::kNone) continue;
       bool feeds_reduction = false, is_output = false;
-      for (const BlockSite& r : Readers(p, site.block->out)) feeds_reduction |= r.block->reducer != loop::Reducer::kNone;
+      for (const BlockSite& r : Readers(p, site.block->out))
+        feeds_reduction |= r.block->reducer != loop::Reducer::kNone;
       for (const loop::Param& param : p.params) is_output |= param.buffer == site.block->out;
       if (is_output || (feeds_reduction && !IsElementwise(p))) continue;
       if (s.Apply("inline", {site.block->name}).ok()) {
@@ -126,20 +131,23 @@ Status ApplyAll(Schedule& s, const RuleContext&, const std::vector<int64_t>& v) 
   }
   std::vector<std::string> blocks;
   for (const BlockSite& site : loop::AllBlocks(s.program())) blocks.push_back(site.block->name);
-  for (const std::string& b : blocks) WHET_RETURN_IF_ERROR(ScheduleNest(s, b, v[kLanes], v[kUnroll]));
+  for (const std::string& b : blocks)
+    WHET_RETURN_IF_ERROR(ScheduleNest(s, b, v[kLanes], v[kUnroll]));
   return OkStatus();
 }
 
 std::unique_ptr<RuleContext> MatchAny(const loop::Program& p, const Target& t) {
   auto c = std::make_unique<BytesContext>(p, t);
-  for (const loop::Param& param : p.params) c->bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+  for (const loop::Param& param : p.params)
+    c->bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
   return c;
 }
 std::unique_ptr<RuleContext> MatchElementwise(const loop::Program& p, const Target& t) {
   return IsElementwise(p) ? MatchAny(p, t) : nullptr;
 }
 
-const Rule kElementwise = {"elementwise", 1, MatchElementwise, Knobs, Default, Check, EstimateBytes, ApplyAll};
+const Rule kElementwise = {"elementwise", 1,     MatchElementwise, Knobs,
+                           Default,       Check, EstimateBytes,    ApplyAll};
 const Rule kGeneric = {"generic", 1, MatchAny, Knobs, Default, Check, EstimateBytes, ApplyAll};
 
 }  // namespace

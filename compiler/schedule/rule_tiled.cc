@@ -1,7 +1,8 @@
-// The rules for one reduction with an element-wise prologue and epilogue: convolution, depthwise convolution, pooling and
-// matrix product. All keep a tile of rows x vectors of the output in registers over the whole reduction, with the weights
-// packed so that they are read one after the other, padding folded into the loads (border tiles are peeled), and the
-// epilogue applied to the registers before the only store.
+// The rules for one reduction with an element-wise prologue and epilogue: convolution, depthwise
+// convolution, pooling and matrix product. All keep a tile of rows x vectors of the output in
+// registers over the whole reduction, with the weights packed so that they are read one after the
+// other, padding folded into the loads (border tiles are peeled), and the epilogue applied to the
+// registers before the only store.
 #include <algorithm>
 
 #include "compiler/schedule/analysis.h"
@@ -11,19 +12,23 @@
 namespace whet::schedule {
 namespace {
 
-// Multiply-adds in all copies of the unrolled body: a few hundred compile in some 25 ms, and more were never faster.
+// Multiply-adds in all copies of the unrolled body: a few hundred compile in some 25 ms, and more
+// were never faster.
 constexpr int64_t kMaxBody = 768;
-constexpr int kSpareRegisters = 1;     // one for a broadcast
+constexpr int kSpareRegisters = 1;  // one for a broadcast
 
 // Knob values by position, the same for the four rules.
 enum { kRows, kVectors, kLanes, kUnrollWindow, kUnrollChannels, kOrder, kKnobs };
-const char* const kNames[kKnobs] = {"rows", "vectors", "lanes", "unroll_window", "unroll_channels", "order"};
+const char* const kNames[kKnobs] = {"rows",          "vectors",         "lanes",
+                                    "unroll_window", "unroll_channels", "order"};
 
-int64_t Extent(const AnchorAnalysis& a, int iter) { return iter < 0 ? 1 : a.anchor->iters[iter].extent; }
+int64_t Extent(const AnchorAnalysis& a, int iter) {
+  return iter < 0 ? 1 : a.anchor->iters[iter].extent;
+}
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct ReduceExtents {
-  int64_t window = 1;       // all window axes
+  int64_t window = 1;        // all window axes
   int64_t inner_window = 1;  // the innermost window axis
   int64_t channels = 1;
 };
@@ -59,12 +64,14 @@ ReduceExtents Reductions(const AnchorAnalysis& a) {
 
 // A program's anchor and the numbers that checks and estimates use.
 struct TiledContext : RuleContext {
-  TiledContext(loop::Program p, Target t, AnchorAnalysis found) : RuleContext(std::move(p), std::move(t)), a(std::move(found)) {
+  TiledContext(loop::Program p, Target t, AnchorAnalysis found)
+      : RuleContext(std::move(p), std::move(t)), a(std::move(found)) {
     r = Reductions(a);
     vec = Extent(a, a.vector_iter);
     rows = Extent(a, a.row_iter);
     for (int i : a.other_iters) others *= static_cast<double>(Extent(a, i));
-    for (const loop::Param& param : program.params) bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+    for (const loop::Param& param : program.params)
+      bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
     lanes = target.Lanes(SizeOf(a.anchor->out->dtype));
   }
   AnchorAnalysis a;  // points into `program`
@@ -87,7 +94,8 @@ std::vector<Knob> TiledKnobs(const RuleContext& context) {
   for (int i = 0; i < kKnobs; ++i) k[i].name = kNames[i];
   k[kRows].values = UpTo({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28}, rows);
   k[kVectors].values = UpTo({1, 2, 3, 4, 6, 8}, std::max<int64_t>(1, CeilDiv(vec, lanes / 2)));
-  k[kLanes].values = lanes >= 8 ? std::vector<int64_t>{lanes / 2, lanes} : std::vector<int64_t>{lanes};
+  k[kLanes].values =
+      lanes >= 8 ? std::vector<int64_t>{lanes / 2, lanes} : std::vector<int64_t>{lanes};
   k[kUnrollWindow].values = r.window > 1 ? std::vector<int64_t>{0, 1, 2} : std::vector<int64_t>{0};
   for (int64_t u : {1, 2, 4, 8}) {
     if (r.channels % u == 0) k[kUnrollChannels].values.push_back(u);
@@ -104,7 +112,10 @@ Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) 
   const int64_t operands = c.a.input_uses_vector ? 2 : v[kVectors] + kSpareRegisters;
   const int64_t registers = c.target.VectorRegisters();
   if (acc + operands > registers - 1 + (acc == 1 ? 1 : 0)) return Rejection::kRegisters;
-  const int64_t taps = (v[kUnrollWindow] == 2 ? r.window : v[kUnrollWindow] == 1 ? r.inner_window : 1) * v[kUnrollChannels];
+  const int64_t taps = (v[kUnrollWindow] == 2   ? r.window
+                        : v[kUnrollWindow] == 1 ? r.inner_window
+                                                : 1) *
+                       v[kUnrollChannels];
   const int64_t copies = r.window > 1 ? 3 : 1;  // left border, interior, right border
   if (acc * taps * copies > kMaxBody) return Rejection::kCodeSize;
   // A tile that is mostly padding.
@@ -127,8 +138,9 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
   const double acc = static_cast<double>(v[kRows] * v[kVectors]);
   e.accumulators = acc;
   e.fma_cycles = tiles * k * acc / 2;
-  // Loads per reduction step: a broadcast per row and a vector per vector of weights; depthwise reads a vector of data
-  // per row and vector, shared between neighbouring taps when the window is unrolled.
+  // Loads per reduction step: a broadcast per row and a vector per vector of weights; depthwise
+  // reads a vector of data per row and vector, shared between neighbouring taps when the window is
+  // unrolled.
   double loads = a.input_uses_vector ? acc : static_cast<double>(v[kRows]);
   if (a.input_uses_vector && v[kUnrollWindow] > 0 && r.inner_window > 1) {
     const double span = static_cast<double>((v[kRows] - 1) * a.row_stride + r.inner_window);
@@ -137,10 +149,15 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
   if (a.weight) loads += static_cast<double>(v[kVectors]);
   e.load_cycles = tiles * k * loads / 2;
   e.latency_cycles = tiles * k * 4;  // one step of a dependent chain
-  const double taps = static_cast<double>((v[kUnrollWindow] == 2 ? r.window : v[kUnrollWindow] == 1 ? r.inner_window : 1) * v[kUnrollChannels]);
+  const double taps = static_cast<double>((v[kUnrollWindow] == 2   ? r.window
+                                           : v[kUnrollWindow] == 1 ? r.inner_window
+                                                                   : 1) *
+                                          v[kUnrollChannels]);
   e.body_instructions = acc * taps + loads * taps;
   e.overhead_cycles = tiles * (20 + 2 * acc + 2 * k / taps);
-  e.useful_fraction = static_cast<double>(vec * rows) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]) * tile_rows * static_cast<double>(v[kRows]));
+  e.useful_fraction =
+      static_cast<double>(vec * rows) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]) *
+                                         tile_rows * static_cast<double>(v[kRows]));
   e.bytes = c.bytes;
   return e;
 }
@@ -154,10 +171,12 @@ std::vector<int64_t> DefaultTiled(const RuleContext& context) {
   return v;
 }
 
-// Writes the trace. Names of new loops derive from the anchor's, so that they are unique and readable.
+// Writes the trace. Names of new loops derive from the anchor's, so that they are unique and
+// readable.
 class TiledWriter {
  public:
-  TiledWriter(Schedule& s, const AnchorAnalysis& a, const std::vector<int64_t>& v) : s_(s), a_(a), v_(v), anchor_(a_.anchor->name) {}
+  TiledWriter(Schedule& s, const AnchorAnalysis& a, const std::vector<int64_t>& v)
+      : s_(s), a_(a), v_(v), anchor_(a_.anchor->name) {}
 
   Status Run() {
     const std::string vec_loop = LoopName(*a_.anchor, a_.vector_iter);
@@ -169,14 +188,17 @@ class TiledWriter {
     WHET_RETURN_IF_ERROR(VectorLast());
 
     // Loops of the anchor.
-    const std::string vo = anchor_ + ".vo", vi = anchor_ + ".vi", vu = anchor_ + ".vu", vl = anchor_ + ".vl";
+    const std::string vo = anchor_ + ".vo", vi = anchor_ + ".vi", vu = anchor_ + ".vu",
+                      vl = anchor_ + ".vl";
     const std::string ro = anchor_ + ".ro", ri = anchor_ + ".ri";
     WHET_RETURN_IF_ERROR(Do("split", {vec_loop, std::to_string(tile), vo, vi}));
     WHET_RETURN_IF_ERROR(Do("split", {vi, std::to_string(v_[kLanes]), vu, vl}));
     std::vector<std::string> others;
     for (int i : a_.other_iters) others.push_back(LoopName(*a_.anchor, i));
     const bool rows = a_.row_iter >= 0;
-    if (rows) WHET_RETURN_IF_ERROR(Do("split", {LoopName(*a_.anchor, a_.row_iter), std::to_string(v_[kRows]), ro, ri}));
+    if (rows)
+      WHET_RETURN_IF_ERROR(
+          Do("split", {LoopName(*a_.anchor, a_.row_iter), std::to_string(v_[kRows]), ro, ri}));
     std::vector<std::string> reduce, unrolled;
     WHET_RETURN_IF_ERROR(SplitReduction(reduce, unrolled));
 
@@ -207,7 +229,9 @@ class TiledWriter {
   }
 
  private:
-  Status Do(const char* primitive, std::vector<std::string> args) { return s_.Apply(primitive, std::move(args)); }
+  Status Do(const char* primitive, std::vector<std::string> args) {
+    return s_.Apply(primitive, std::move(args));
+  }
 
   // Everything element-wise goes into the anchor or into the last block.
   Status InlineAll() {
@@ -218,14 +242,16 @@ class TiledWriter {
     } else {
       final_ = a_.after.back();
       acc_ = a_.anchor->out->name;
-      for (size_t i = 0; i + 1 < a_.after.size(); ++i) WHET_RETURN_IF_ERROR(Do("inline", {a_.after[i]}));
+      for (size_t i = 0; i + 1 < a_.after.size(); ++i)
+        WHET_RETURN_IF_ERROR(Do("inline", {a_.after[i]}));
       WHET_RETURN_IF_ERROR(Do("set_scope", {acc_, "register"}));
     }
     for (const std::string& b : a_.before) WHET_RETURN_IF_ERROR(Do("inline", {b}));
     return OkStatus();
   }
 
-  // weight -> [vector // tile][reduce axes in loop order][the rest][vector % tile], padded with zeros.
+  // weight -> [vector // tile][reduce axes in loop order][the rest][vector % tile], padded with
+  // zeros.
   Status PackWeight(int64_t tile) {
     if (!a_.weight) return OkStatus();
     WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s_.program(), anchor_));
@@ -238,9 +264,11 @@ class TiledWriter {
     std::vector<int> dim_of_reduce(a_.reduce_iters.size(), -1), rest;
     for (size_t d = 0; d < load->args.size(); ++d) {
       bool placed = false;
-      if (load->args[d] == a_.anchor->iters[a_.vector_iter].var) vec_dim = static_cast<int>(d), placed = true;
+      if (load->args[d] == a_.anchor->iters[a_.vector_iter].var)
+        vec_dim = static_cast<int>(d), placed = true;
       for (size_t i = 0; i < a_.reduce_iters.size(); ++i) {
-        if (load->args[d] == a_.anchor->iters[a_.reduce_iters[i]].var) dim_of_reduce[i] = static_cast<int>(d), placed = true;
+        if (load->args[d] == a_.anchor->iters[a_.reduce_iters[i]].var)
+          dim_of_reduce[i] = static_cast<int>(d), placed = true;
       }
       if (!placed) rest.push_back(static_cast<int>(d));
     }
@@ -254,7 +282,8 @@ class TiledWriter {
     for (int d : dim_of_reduce) {
       if (d >= 0) to += fmt::format(", d{}", d);
     }
-    return Do("transform_layout", {packed, fmt::format("({}) -> ({}, d{} % {})", from, to, vec_dim, tile)});
+    return Do("transform_layout",
+              {packed, fmt::format("({}) -> ({}, d{} % {})", from, to, vec_dim, tile)});
   }
 
   // The accumulators' buffer gets the vector axis innermost.
@@ -271,7 +300,8 @@ class TiledWriter {
         to += name + ", ";
       }
     }
-    if (indices.size() < 2 || indices.back() == a_.anchor->iters[a_.vector_iter].var) return OkStatus();
+    if (indices.size() < 2 || indices.back() == a_.anchor->iters[a_.vector_iter].var)
+      return OkStatus();
     return Do("transform_layout", {acc_, fmt::format("({}) -> ({}{})", from, to, last)});
   }
 
@@ -284,11 +314,13 @@ class TiledWriter {
       const std::string name = LoopName(*a_.anchor, a_.reduce_iters[i]);
       if (IsWindow(a_, i)) {
         reduce.push_back(name);
-        if (v_[kUnrollWindow] == 2 || (v_[kUnrollWindow] == 1 && i == last_window)) unrolled.push_back(name);
+        if (v_[kUnrollWindow] == 2 || (v_[kUnrollWindow] == 1 && i == last_window))
+          unrolled.push_back(name);
         continue;
       }
       if (v_[kUnrollChannels] > 1 && i + 1 == a_.reduce_iters.size()) {
-        WHET_RETURN_IF_ERROR(Do("split", {name, std::to_string(v_[kUnrollChannels]), name + ".o", name + ".i"}));
+        WHET_RETURN_IF_ERROR(
+            Do("split", {name, std::to_string(v_[kUnrollChannels]), name + ".o", name + ".i"}));
         reduce.push_back(name + ".o");
         reduce.push_back(name + ".i");
         unrolled.push_back(name + ".i");
@@ -316,7 +348,8 @@ class TiledWriter {
       }
     }
     if (vec.empty()) return Internal("block '{}' has no contiguous axis", final_);
-    WHET_RETURN_IF_ERROR(Do("split", {vec, std::to_string(v_[kLanes]), final_ + ".vu", final_ + ".vl"}));
+    WHET_RETURN_IF_ERROR(
+        Do("split", {vec, std::to_string(v_[kLanes]), final_ + ".vu", final_ + ".vl"}));
     std::vector<std::string> order = loops;
     order.push_back(final_ + ".vu");
     order.push_back(final_ + ".vl");
@@ -330,8 +363,10 @@ class TiledWriter {
     return OkStatus();
   }
 
-  Status MakeParallel(std::vector<std::string> loops, const std::string& row_outer, const std::string& vec_outer) {
-    if (loops.empty()) loops.push_back(v_[kOrder] == 1 && !row_outer.empty() ? row_outer : vec_outer);
+  Status MakeParallel(std::vector<std::string> loops, const std::string& row_outer,
+                      const std::string& vec_outer) {
+    if (loops.empty())
+      loops.push_back(v_[kOrder] == 1 && !row_outer.empty() ? row_outer : vec_outer);
     std::string outer = loops[0];
     for (size_t i = 1; i < loops.size(); ++i) {
       const std::string fused = anchor_ + ".par" + std::to_string(i);
@@ -349,7 +384,8 @@ class TiledWriter {
 };
 
 Status ApplyTiled(Schedule& s, const RuleContext& context, const std::vector<int64_t>& v) {
-  if (v.size() != kKnobs) return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
+  if (v.size() != kKnobs)
+    return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
   return TiledWriter(s, Tiled(context).a, v).Run();
 }
 

@@ -29,7 +29,8 @@ Status Schedule::Apply(const Instr& instr) {
     trace_.instrs.push_back(instr);
     return OkStatus();
   }
-  return InvalidArgument("unknown primitive {}@{}; known are {}", instr.primitive, instr.version, known);
+  return InvalidArgument("unknown primitive {}@{}; known are {}", instr.primitive, instr.version,
+                         known);
 }
 
 StatusOr<Schedule> Schedule::Replay(loop::Program initial, const Trace& trace) {
@@ -41,6 +42,8 @@ StatusOr<Schedule> Schedule::Replay(loop::Program initial, const Trace& trace) {
   return s;
 }
 
-Fingerprint DigestOf(const loop::Program& initial) { return FingerprintOf(loop::ToString(initial)); }
+Fingerprint DigestOf(const loop::Program& initial) {
+  return FingerprintOf(loop::ToString(initial));
+}
 
 }  // namespace whet::schedule

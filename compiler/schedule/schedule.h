@@ -1,6 +1,6 @@
-// A schedule is a loop program plus the trace of primitives that made it from the initial one. Each primitive is a
-// checked rewrite: it either keeps what the program computes or refuses with a reason and changes nothing.
-// Not thread-safe; cheap to copy (trees are shared).
+// A schedule is a loop program plus the trace of primitives that made it from the initial one. Each
+// primitive is a checked rewrite: it either keeps what the program computes or refuses with a
+// reason and changes nothing. Not thread-safe; cheap to copy (trees are shared).
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,8 +15,8 @@ class Schedule {
  public:
   explicit Schedule(loop::Program initial) : program_(std::move(initial)) {}
 
-  // Runs one primitive and records it. Errors: unknown primitive or version, wrong arguments, a rewrite that would
-  // not keep the result; the program is then as before.
+  // Runs one primitive and records it. Errors: unknown primitive or version, wrong arguments, a
+  // rewrite that would not keep the result; the program is then as before.
   Status Apply(const std::string& primitive, std::vector<std::string> args);
   Status Apply(const Instr& instr);
   static StatusOr<Schedule> Replay(loop::Program initial, const Trace& trace);
@@ -41,7 +41,8 @@ struct Primitive {
 };
 const std::vector<const Primitive*>& Primitives();
 
-// Digest of an initial program: stored beside a trace, so that a trace is never replayed on another program.
+// Digest of an initial program: stored beside a trace, so that a trace is never replayed on another
+// program.
 Fingerprint DigestOf(const loop::Program& initial);
 
 }  // namespace whet::schedule

@@ -1,5 +1,6 @@
-// The schedule space of one workload on one target: the rules that match, their knobs, and what search asks of a point.
-// Immutable after construction; const methods may be called from several threads.
+// The schedule space of one workload on one target: the rules that match, their knobs, and what
+// search asks of a point. Immutable after construction; const methods may be called from several
+// threads.
 #pragma once
 #include <optional>
 
@@ -8,8 +9,8 @@
 namespace whet::schedule {
 
 struct Point {
-  int variant = 0;               // index into variants()
-  std::vector<int64_t> values;   // one per knob, each from its domain
+  int variant = 0;              // index into variants()
+  std::vector<int64_t> values;  // one per knob, each from its domain
   friend bool operator==(const Point&, const Point&) = default;
 };
 

@@ -14,7 +14,8 @@ constexpr size_t kMaxArgBytes = 256;
 StatusOr<int64_t> Number(std::string_view s) {
   int64_t v = 0;
   auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (error != std::errc() || end != s.data() + s.size()) return InvalidArgument("'{}' is not a number", s);
+  if (error != std::errc() || end != s.data() + s.size())
+    return InvalidArgument("'{}' is not a number", s);
   return v;
 }
 
@@ -33,15 +34,20 @@ StatusOr<std::vector<std::string>> Words(std::string_view line) {
   while (i < line.size()) {
     const bool quoted = line[i] == '"';
     const size_t begin = i + quoted;
-    const size_t end = quoted ? line.find('"', begin) : std::min(line.find(' ', begin), line.size());
+    const size_t end =
+        quoted ? line.find('"', begin) : std::min(line.find(' ', begin), line.size());
     if (end == std::string_view::npos) return InvalidArgument("unterminated quote");
     if (end == begin) return InvalidArgument("an empty argument");
     words.emplace_back(line.substr(begin, end - begin));
-    if (words.back().find('"') != std::string::npos) return InvalidArgument("a quote inside '{}'", words.back());
-    if (words.back().size() > kMaxArgBytes) return InvalidArgument("an argument of {} bytes; the limit is {}", words.back().size(), kMaxArgBytes);
+    if (words.back().find('"') != std::string::npos)
+      return InvalidArgument("a quote inside '{}'", words.back());
+    if (words.back().size() > kMaxArgBytes)
+      return InvalidArgument("an argument of {} bytes; the limit is {}", words.back().size(),
+                             kMaxArgBytes);
     i = end + quoted;
     if (i < line.size()) {
-      if (line[i] != ' ' || i + 1 == line.size()) return InvalidArgument("expected one blank between arguments");
+      if (line[i] != ' ' || i + 1 == line.size())
+        return InvalidArgument("expected one blank between arguments");
       ++i;
     }
     if (words.size() > kMaxArgs + 1) return InvalidArgument("more than {} arguments", kMaxArgs);
@@ -75,7 +81,8 @@ Status ParseLine(std::string_view line, Trace& trace) {
         continue;
       }
       const size_t eq = word.find('=');
-      if (eq == std::string::npos || eq == 0) return InvalidArgument("'{}' is not knob=value", word);
+      if (eq == std::string::npos || eq == 0)
+        return InvalidArgument("'{}' is not knob=value", word);
       WHET_ASSIGN_OR_RETURN(int64_t v, Number(std::string_view(word).substr(eq + 1)));
       trace.knobs.emplace_back(word.substr(0, eq), v);
       if (trace.knobs.size() > 64) return InvalidArgument("more than 64 knobs");
@@ -89,7 +96,8 @@ Status ParseLine(std::string_view line, Trace& trace) {
   Instr instr{nv.first, nv.second, {}};
   instr.args.assign(words.begin() + 1, words.end());
   trace.instrs.push_back(std::move(instr));
-  if (trace.instrs.size() > kMaxInstrs) return InvalidArgument("more than {} instructions", kMaxInstrs);
+  if (trace.instrs.size() > kMaxInstrs)
+    return InvalidArgument("more than {} instructions", kMaxInstrs);
   return OkStatus();
 }
 
@@ -112,17 +120,21 @@ std::string Trace::ToString() const {
 }
 
 StatusOr<Trace> Trace::Parse(std::string_view text) {
-  if (text.size() > kMaxText) return InvalidArgument("trace of {} bytes; the limit is {}", text.size(), kMaxText);
+  if (text.size() > kMaxText)
+    return InvalidArgument("trace of {} bytes; the limit is {}", text.size(), kMaxText);
   Trace trace;
   int number = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return InvalidArgument("trace line {}: no line end", number + 1);
+    if (end == std::string_view::npos)
+      return InvalidArgument("trace line {}: no line end", number + 1);
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     ++number;
     if (number == 1) {
-      if (line != kHeader) return InvalidArgument("not a trace: its first line is '{}', expected '{}'", line.substr(0, 40), kHeader);
+      if (line != kHeader)
+        return InvalidArgument("not a trace: its first line is '{}', expected '{}'",
+                               line.substr(0, 40), kHeader);
       continue;
     }
     WHET_RETURN_IF_ERROR(Annotate(ParseLine(line, trace), fmt::format("trace line {}", number)));

@@ -1,4 +1,5 @@
-// What the runtime reads of a library before the dynamic loader sees it: any bytes give a descriptor's name or a reason.
+// What the runtime reads of a library before the dynamic loader sees it: any bytes give a
+// descriptor's name or a reason.
 #include <cstdlib>
 
 #include "deploy/runtime/elf_symbol.h"

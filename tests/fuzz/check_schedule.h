@@ -1,6 +1,7 @@
-// What every schedule must keep, checked by the interpreter: the scheduled program, its lowered form, and the lowered form
-// with its parallel and vectorized loops run backwards (their iterations depend on no order) give the unscheduled
-// program's outputs; or lowering refuses cleanly. Fuzz targets only.
+// What every schedule must keep, checked by the interpreter: the scheduled program, its lowered
+// form, and the lowered form with its parallel and vectorized loops run backwards (their iterations
+// depend on no order) give the unscheduled program's outputs; or lowering refuses cleanly. Fuzz
+// targets only.
 #pragma once
 #include <cmath>
 
@@ -28,23 +29,29 @@ inline bool SameOutputs(const loop::Program& p, const loop::Memory& a, const loo
 inline loop::Stmt Reversed(const loop::Stmt& s) {
   return loop::Map(s, [](const loop::Stmt& x) -> loop::Stmt {
     const auto* f = loop::As<loop::ForNode>(x);
-    if (!f || f->for_kind == loop::ForKind::kSerial || f->for_kind == loop::ForKind::kUnrolled) return nullptr;
+    if (!f || f->for_kind == loop::ForKind::kSerial || f->for_kind == loop::ForKind::kUnrolled)
+      return nullptr;
     expr::Substitution sub;
     sub.Add(f->var, expr::Int(2 * f->begin + f->extent - 1) - f->var);
-    return loop::WithBody(*f, loop::MapExprs(f->body, [&](const expr::Expr& e) { return Substitute(e, sub); }));
+    return loop::WithBody(
+        *f, loop::MapExprs(f->body, [&](const expr::Expr& e) { return Substitute(e, sub); }));
   });
 }
 
-inline std::string CheckLowered(const loop::Program& initial, const loop::Program& p, const loop::Memory& expected) {
+inline std::string CheckLowered(const loop::Program& initial, const loop::Program& p,
+                                const loop::Memory& expected) {
   auto lowered = loop::Lower(p);
   if (!lowered.ok()) {
-    return lowered.status().code() == absl::StatusCode::kInternal ? fmt::format("lowering: {}", Message(lowered.status())) : "";
+    return lowered.status().code() == absl::StatusCode::kInternal
+               ? fmt::format("lowering: {}", Message(lowered.status()))
+               : "";
   }
   for (const loop::Program* part : {&lowered->prepack, &lowered->main}) {
     if (!part->body) continue;
     const std::string text = loop::ToString(*part);
     auto again = loop::Parse(text);
-    if (!again.ok()) return fmt::format("lowered text does not parse: {}\n{}", Message(again.status()), text);
+    if (!again.ok())
+      return fmt::format("lowered text does not parse: {}\n{}", Message(again.status()), text);
     if (loop::ToString(*again) != text) return fmt::format("parse(print(x)) != x for\n{}", text);
   }
   loop::Program backwards = lowered->main;
@@ -56,13 +63,15 @@ inline std::string CheckLowered(const loop::Program& initial, const loop::Progra
     if (st.code() == absl::StatusCode::kResourceExhausted) return "";
     const char* what = main == &backwards ? "lowered, run backwards" : "lowered";
     if (!st.ok()) return fmt::format("{}: {}\n{}", what, Message(st), loop::ToString(*main));
-    if (!SameOutputs(initial, m, expected)) return fmt::format("{}: another result\n{}", what, loop::ToString(*main));
+    if (!SameOutputs(initial, m, expected))
+      return fmt::format("{}: another result\n{}", what, loop::ToString(*main));
   }
   return "";
 }
 
 // "" when the scheduled program keeps the result, else what went wrong.
-inline std::string CheckScheduled(const loop::Program& initial, const loop::Program& p, const loop::Memory& expected) {
+inline std::string CheckScheduled(const loop::Program& initial, const loop::Program& p,
+                                  const loop::Memory& expected) {
   if (Status st = loop::Verify(p); !st.ok()) return fmt::format("verify: {}", Message(st));
   const std::string text = loop::ToString(p);
   auto again = loop::Parse(text);
@@ -77,7 +86,8 @@ inline std::string CheckScheduled(const loop::Program& initial, const loop::Prog
 }
 
 // Replays the schedule's instructions one by one and aborts at the first that breaks the result.
-inline void CheckSchedule(const loop::Program& initial, const schedule::Schedule& s, const loop::Memory& expected) {
+inline void CheckSchedule(const loop::Program& initial, const schedule::Schedule& s,
+                          const loop::Memory& expected) {
   if (CheckScheduled(initial, s.program(), expected).empty()) return;
   schedule::Schedule again(initial);
   for (const schedule::Instr& i : s.trace().instrs) {

@@ -2,8 +2,8 @@
 //
 //   TARGET RUNS LAST_INPUT_FILE CORPUS_FOLDER
 //
-// It feeds every corpus file, then RUNS mutations of them from a fixed seed; same corpus, same inputs, same order.
-// A crash leaves the bytes that caused it in LAST_INPUT_FILE.
+// It feeds every corpus file, then RUNS mutations of them from a fixed seed; same corpus, same
+// inputs, same order. A crash leaves the bytes that caused it in LAST_INPUT_FILE.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -40,12 +40,14 @@ std::vector<Bytes> ReadCorpus(const char* folder) {
   return corpus;
 }
 
-// One edit: flip a bit, overwrite, insert, erase, copy a span from another input, or cut the tail off. Interesting
-// bytes are digits, signs and separators, which text formats react to.
+// One edit: flip a bit, overwrite, insert, erase, copy a span from another input, or cut the tail
+// off. Interesting bytes are digits, signs and separators, which text formats react to.
 void Mutate(Bytes& input, const std::vector<Bytes>& corpus, std::mt19937_64& rng) {
   static constexpr char kInteresting[] = "0123456789-+.,=: \n\"@\x00\xff\x7f";
   auto below = [&](size_t n) { return n == 0 ? 0 : static_cast<size_t>(rng() % n); };
-  auto byte = [&] { return rng() % 2 ? kInteresting[below(sizeof(kInteresting) - 1)] : static_cast<char>(rng()); };
+  auto byte = [&] {
+    return rng() % 2 ? kInteresting[below(sizeof(kInteresting) - 1)] : static_cast<char>(rng());
+  };
   if (input.empty()) {
     input.push_back(byte());
     return;
@@ -77,7 +79,9 @@ void SaveInputAndDie(int signal) {
   static constexpr char kSaved[] = "crashed; the input is in the file named as last input\n";
   static constexpr char kLost[] = "crashed; the input could not be saved\n";
   const bool saved = written == static_cast<ssize_t>(current->size());
-  if (write(STDERR_FILENO, saved ? kSaved : kLost, saved ? sizeof(kSaved) - 1 : sizeof(kLost) - 1) < 0) _exit(1);
+  if (write(STDERR_FILENO, saved ? kSaved : kLost, saved ? sizeof(kSaved) - 1 : sizeof(kLost) - 1) <
+      0)
+    _exit(1);
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -101,7 +105,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   crash_file = argv[2];
-  for (int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, SaveInputAndDie);
+  for (int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+    std::signal(signal, SaveInputAndDie);
   for (const Bytes& input : corpus) Try(input);
   Try(Bytes());
   std::mt19937_64 rng(1);

@@ -1,5 +1,5 @@
-// Frames between a program and its zygotes: any bytes give frames or an error, a frame never takes more bytes than there
-// are, and encoding a decoded frame gives its bytes back.
+// Frames between a program and its zygotes: any bytes give frames or an error, a frame never takes
+// more bytes than there are, and encoding a decoded frame gives its bytes back.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

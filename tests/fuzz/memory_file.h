@@ -1,4 +1,5 @@
-// A file of given bytes for readers that take a path: lives in memory, gone with the object. Fuzz targets only.
+// A file of given bytes for readers that take a path: lives in memory, gone with the object. Fuzz
+// targets only.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>

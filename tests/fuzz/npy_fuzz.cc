@@ -1,5 +1,5 @@
-// Input files of `whet run`: any bytes give an array whose byte count fits its shape, or a reason; what was read can be
-// written and read again, the same.
+// Input files of `whet run`: any bytes give an array whose byte count fits its shape, or a reason;
+// what was read can be written and read again, the same.
 #include <cstdlib>
 
 #include "deploy/runtime/model.h"
@@ -16,8 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (array.bytes.size() != bytes || bytes > size) std::abort();
   const whet::fuzz::MemoryFile copy(nullptr, 0);
   whet::NpyArray again;
-  if (!whet::WriteNpy(copy.path(), array.dtype, array.shape, array.bytes.data()).empty()) std::abort();
+  if (!whet::WriteNpy(copy.path(), array.dtype, array.shape, array.bytes.data()).empty())
+    std::abort();
   if (!whet::ReadNpy(copy.path(), &again).empty()) std::abort();
-  if (again.shape != array.shape || again.bytes != array.bytes || again.dtype != array.dtype) std::abort();
+  if (again.shape != array.shape || again.bytes != array.bytes || again.dtype != array.dtype)
+    std::abort();
   return 0;
 }

@@ -1,4 +1,5 @@
-// Runs small programs for fuzz targets: by the interpreter as they are, and after lowering. Fuzz targets only.
+// Runs small programs for fuzz targets: by the interpreter as they are, and after lowering. Fuzz
+// targets only.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -63,7 +64,8 @@ inline StatusOr<loop::Memory> RunBlocks(const loop::Program& p) {
   return m;
 }
 
-// A refusal to lower is FailedPrecondition or ResourceExhausted; any other error is a mistake of ours.
+// A refusal to lower is FailedPrecondition or ResourceExhausted; any other error is a mistake of
+// ours.
 inline StatusOr<loop::Memory> RunLowered(const loop::Program& p) {
   WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(p));
   loop::Memory m = Inputs(p);

@@ -1,6 +1,6 @@
-// Random schedules from bytes: each byte is a decision (which primitive, which loop, block, buffer, number, name). The
-// first chooses a program, the rest a sequence of primitives; those that are refused change nothing, those that are not
-// must keep the result.
+// Random schedules from bytes: each byte is a decision (which primitive, which loop, block, buffer,
+// number, name). The first chooses a program, the rest a sequence of primitives; those that are
+// refused change nothing, those that are not must keep the result.
 #include <array>
 #include <cstdint>
 
@@ -21,9 +21,11 @@ struct Task {
 std::vector<Task> MakeTasks() {
   using namespace testing_support;
   std::vector<Task> tasks;
-  for (const Program& p : {ConvProgram({2, 5, 4, 5, 3, 1, 1}), ConvProgram({3, 4, 5, 5, 3, 2, 1}), ConvProgram({4, 6, 3, 3, 1, 1, 0}),
-                           DepthwiseProgram({0, 5, 4, 4, 3, 1, 1}, true), MaxPoolProgram({0, 6, 4, 6, 2, 2, 0}),
-                           MatmulProgram(3, 7, 4, true), AddPaddedProgram(7, 5, 2, 3), RowNormProgram(3, 5)}) {
+  for (const Program& p :
+       {ConvProgram({2, 5, 4, 5, 3, 1, 1}), ConvProgram({3, 4, 5, 5, 3, 2, 1}),
+        ConvProgram({4, 6, 3, 3, 1, 1, 0}), DepthwiseProgram({0, 5, 4, 4, 3, 1, 1}, true),
+        MaxPoolProgram({0, 6, 4, 6, 2, 2, 0}), MatmulProgram(3, 7, 4, true),
+        AddPaddedProgram(7, 5, 2, 3), RowNormProgram(3, 5)}) {
     auto m = RunBlocks(p);
     if (!m.ok()) Fail("a task that does not run", loop::ToString(p));
     tasks.push_back({p, *m});
@@ -96,7 +98,7 @@ class Generator {
     }
   }
   void Add(std::vector<std::string>& args, std::string_view word, int step) {
-    if (word == "LOOP..." ) {
+    if (word == "LOOP...") {
       for (size_t n = d_.Below(4); n > 0; --n) args.push_back(One(names_.loops));
     } else if (args.empty() && (word == "LOOP" || word == "OUTER")) {
       args.push_back(One(names_.loops));
@@ -117,7 +119,8 @@ class Generator {
     } else if (word == "VALUE") {
       args.push_back(std::to_string(d_.Below(2)));
     } else if (word == "AXIS") {
-      args.push_back(std::array{"n", "oc", "oh", "ow", "c", "d0", "d1", "d2", "m", "h"}[d_.Below(10)]);
+      args.push_back(
+          std::array{"n", "oc", "oh", "ow", "c", "d0", "d1", "d2", "m", "h"}[d_.Below(10)]);
     } else if (word == "MAP") {
       args.push_back(Map(args[0]));
     } else {
@@ -171,13 +174,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int step = 0; !d.done() && step < 256 && s.trace().instrs.size() < 24; ++step) {
     const whet::schedule::Instr i = Generator(d, s.program()).Next(step);
     const std::string before = whet::loop::ToString(s.program());
-    if (!s.Apply(i).ok() && whet::loop::ToString(s.program()) != before) Fail("a refusal changed the program", before);
+    if (!s.Apply(i).ok() && whet::loop::ToString(s.program()) != before)
+      Fail("a refusal changed the program", before);
   }
   if (!s.trace().instrs.empty()) CheckSchedule(task.program, s, task.expected);
   auto parsed = whet::schedule::Trace::Parse(s.trace().ToString());
   if (!parsed.ok()) Fail("a trace that does not parse", s.trace().ToString());
   auto replayed = Schedule::Replay(task.program, *parsed);
-  if (!replayed.ok() || whet::loop::ToString(replayed->program()) != whet::loop::ToString(s.program())) {
+  if (!replayed.ok() ||
+      whet::loop::ToString(replayed->program()) != whet::loop::ToString(s.program())) {
     Fail("replay gives another program", s.trace().ToString());
   }
   return 0;

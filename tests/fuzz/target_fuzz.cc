@@ -1,5 +1,5 @@
-// A target's text comes from devices and command lines: any bytes give a target or an error, and printing a target
-// gives a text that parses to itself.
+// A target's text comes from devices and command lines: any bytes give a target or an error, and
+// printing a target gives a text that parses to itself.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,6 +1,6 @@
-// A trace's text may come from a peer or an old log: parsing any bytes gives a trace or an error, and whatever parses
-// prints to a text that parses to the same text again. Replayed on a small convolution it is refused, or keeps the
-// result through lowering.
+// A trace's text may come from a peer or an old log: parsing any bytes gives a trace or an error,
+// and whatever parses prints to a text that parses to the same text again. Replayed on a small
+// convolution it is refused, or keeps the result through lowering.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -25,7 +25,8 @@ class Builder {
  public:
   StatusOr<File> Run(File file) {
     for (size_t i = 0; i < file.sections.size(); ++i) {
-      WHET_RETURN_IF_ERROR(Annotate(Add(file.sections[i], i), fmt::format("section '{}'", file.sections[i].header)));
+      WHET_RETURN_IF_ERROR(
+          Annotate(Add(file.sections[i], i), fmt::format("section '{}'", file.sections[i].header)));
     }
     WHET_RETURN_IF_ERROR(Close());
     file.cases = std::move(cases_);
@@ -37,7 +38,9 @@ class Builder {
     const std::string_view body = Trimmed(s.body);
     if (s.header.rfind("input ", 0) == 0) {
       WHET_RETURN_IF_ERROR(Close());
-      return inputs_.emplace(s.header.substr(6), body).second ? OkStatus() : InvalidArgument("a second input of this name");
+      return inputs_.emplace(s.header.substr(6), body).second
+                 ? OkStatus()
+                 : InvalidArgument("a second input of this name");
     }
     if (s.header.rfind("case ", 0) == 0) {
       WHET_RETURN_IF_ERROR(Close());
@@ -49,7 +52,8 @@ class Builder {
     if (!open_) return InvalidArgument("it belongs to no case");
     if (s.header == "run") {
       (judged_ ? current_.other : current_.source).steps = Lines(body);
-      return judged_ && current_.verb != Verb::kSame ? InvalidArgument("steps after the verdict") : OkStatus();
+      return judged_ && current_.verb != Verb::kSame ? InvalidArgument("steps after the verdict")
+                                                     : OkStatus();
     }
     if (judged_) return InvalidArgument("a second verdict");
     judged_ = true;
@@ -63,9 +67,12 @@ class Builder {
       current_.verb = s.header == "expect" ? Verb::kExpect : Verb::kExpectTrace;
       return OkStatus();
     }
-    if (s.header != "error") return InvalidArgument("unknown; sections are input, case, run, expect, expect trace, same, error");
+    if (s.header != "error")
+      return InvalidArgument(
+          "unknown; sections are input, case, run, expect, expect trace, same, error");
     current_.verb = Verb::kError;
-    if (Lines(body).size() != 1) return InvalidArgument("one line is expected, {} given", Lines(body).size());
+    if (Lines(body).size() != 1)
+      return InvalidArgument("one line is expected, {} given", Lines(body).size());
     current_.expected = Lines(body)[0];
     return OkStatus();
   }

@@ -1,5 +1,6 @@
-// Golden files: small programs as text, what is done to them, and what must come out. A file is a list of sections, each
-// a line starting "== " and the lines up to the next; '#' lines before the first section say what the file is about.
+// Golden files: small programs as text, what is done to them, and what must come out. A file is a
+// list of sections, each a line starting "== " and the lines up to the next; '#' lines before the
+// first section say what the file is about.
 //
 //   == input NAME            a program that cases of this file share
 //   == case TITLE            "use NAME", or a program's text
@@ -11,11 +12,14 @@
 //   then one of
 //   == expect                the exact text of the resulting program (two after split_prepack)
 //   == expect trace          the exact text of the schedule's trace
-//   == same                  another program (or "use NAME"); with its own "== run" it must end as the same text
-//   == error                 a piece of the message with which the last step, or without steps the input, is refused
+//   == same                  another program (or "use NAME"); with its own "== run" it must end as
+//                            the same text
+//   == error                 a piece of the message with which the last step, or without steps the
+//                            input, is refused
 //
-// Whatever the verb, every program on the way is printed and parsed again, verified, and interpreted on seeded inputs
-// against the input it came from. `golden_test --update` writes the expected texts anew.
+// Whatever the verb, every program on the way is printed and parsed again, verified, and
+// interpreted on seeded inputs against the input it came from. `golden_test --update` writes the
+// expected texts anew.
 #pragma once
 #include <string>
 #include <string_view>
@@ -28,7 +32,7 @@ namespace whet::golden {
 enum class Verb { kExpect, kExpectTrace, kSame, kError };
 
 struct Source {
-  std::string program;             // its text
+  std::string program;  // its text
   std::vector<std::string> steps;
 };
 

@@ -13,7 +13,8 @@ namespace {
 
 using loop::Program;
 
-constexpr double kMathTolerance = 1e-6;  // relative; the expansions of exp and the like are a few ulp off the C library
+// Relative; the expansions of exp and the like are a few ulp off the C library.
+constexpr double kMathTolerance = 1e-6;
 
 class Runner {
  public:
@@ -38,7 +39,8 @@ class Runner {
     if (step == "lower") return Lower();
     if (step.rfind("pass ", 0) == 0) return Pass(step.substr(5));
     if (step.rfind("rule ", 0) == 0) return Rule(step.substr(5));
-    WHET_ASSIGN_OR_RETURN(schedule::Trace line, schedule::Trace::Parse("whet-trace 1\n" + step + "\n"));
+    WHET_ASSIGN_OR_RETURN(schedule::Trace line,
+                          schedule::Trace::Parse("whet-trace 1\n" + step + "\n"));
     if (out_.programs.size() != 1 || line.instrs.size() != 1) return InvalidArgument("not a step");
     schedule::Schedule s(out_.programs[0]);
     WHET_RETURN_IF_ERROR(s.Apply(line.instrs[0]));
@@ -79,11 +81,14 @@ class Runner {
 
   Status Rule(const std::string& text) {
     const size_t blank = std::min(text.find(' '), text.size());
-    WHET_ASSIGN_OR_RETURN(Target target, Target::Parse(text.substr(std::min(blank + 1, text.size()))));
+    WHET_ASSIGN_OR_RETURN(Target target,
+                          Target::Parse(text.substr(std::min(blank + 1, text.size()))));
     const schedule::Space space(out_.programs[0], target);
-    if (text.substr(0, blank) != space.variants()[0].rule->name) return FailedPrecondition("the program's first rule is {}", space.variants()[0].rule->name);
+    if (text.substr(0, blank) != space.variants()[0].rule->name)
+      return FailedPrecondition("the program's first rule is {}", space.variants()[0].rule->name);
     WHET_ASSIGN_OR_RETURN(schedule::Schedule s, space.Apply(space.Default()));
-    if (space.Locate(s.trace()) != space.Default()) return Internal("the trace does not lead back to its point");
+    if (space.Locate(s.trace()) != space.Default())
+      return Internal("the trace does not lead back to its point");
     out_.programs[0] = s.program();
     out_.trace = s.trace();
     return OkStatus();
@@ -94,7 +99,8 @@ class Runner {
     for (const Program& p : out_.programs) {
       const std::string text = loop::ToString(p);
       WHET_ASSIGN_OR_RETURN(Program again, loop::Parse(text));
-      if (loop::ToString(again) != text) return Internal("parse(print(x)) differs from x:\n{}", text);
+      if (loop::ToString(again) != text)
+        return Internal("parse(print(x)) differs from x:\n{}", text);
       WHET_RETURN_IF_ERROR(loop::Verify(p));
       WHET_RETURN_IF_ERROR(loop::Interpret(p, m));
     }
@@ -103,7 +109,9 @@ class Runner {
       const auto& want = expected_.at(param.buffer->name);
       const auto& got = m.at(param.buffer->name);
       for (size_t i = 0; i < want.size(); ++i) {
-        if (!Equal(want[i], got[i])) return Internal("element {} of '{}' is {}, in the input {}", i, param.buffer->name, got[i], want[i]);
+        if (!Equal(want[i], got[i]))
+          return Internal("element {} of '{}' is {}, in the input {}", i, param.buffer->name,
+                          got[i], want[i]);
       }
     }
     return OkStatus();
@@ -128,6 +136,8 @@ std::string Outcome::Text() const {
   return text;
 }
 
-StatusOr<Outcome> Run(const Source& source, size_t& steps_done) { return Runner().Run(source, steps_done); }
+StatusOr<Outcome> Run(const Source& source, size_t& steps_done) {
+  return Runner().Run(source, steps_done);
+}
 
 }  // namespace whet::golden

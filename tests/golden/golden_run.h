@@ -1,5 +1,5 @@
-// Runs one side of a golden case: parses the program, takes the steps, checks after each that the program still prints and
-// parses to itself, verifies, and computes what the input computes.
+// Runs one side of a golden case: parses the program, takes the steps, checks after each that the
+// program still prints and parses to itself, verifies, and computes what the input computes.
 #pragma once
 #include <string>
 
@@ -15,7 +15,8 @@ struct Outcome {
   std::string Text() const;
 };
 
-// `steps_done` counts the steps that succeeded, so that a refusal can be told from an earlier failure.
+// `steps_done` counts the steps that succeeded, so that a refusal can be told from an earlier
+// failure.
 StatusOr<Outcome> Run(const Source& source, size_t& steps_done);
 
 }  // namespace whet::golden

@@ -1,6 +1,7 @@
 // Each case of each *.golden file below this folder is one test (format: golden_file.h).
 //   golden_test [GoogleTest flags]
-//   golden_test --update          writes the expected programs and traces anew; look at the difference before committing
+//   golden_test --update     writes the expected programs and traces anew; look at the difference
+//                            before committing
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,9 +23,12 @@ StatusOr<std::string> CasePasses(const Case& c) {  // "" or what is wrong
   auto outcome = Run(c.source, done);
   if (c.verb == Verb::kError) {
     if (outcome.ok()) return "nothing was refused";
-    if (!c.source.steps.empty() && done + 1 != c.source.steps.size()) return fmt::format("step {} is refused already: {}", done + 1, Message(outcome.status()));
+    if (!c.source.steps.empty() && done + 1 != c.source.steps.size())
+      return fmt::format("step {} is refused already: {}", done + 1, Message(outcome.status()));
     const std::string message = Message(outcome.status());
-    return message.find(c.expected) != std::string::npos ? "" : fmt::format("the message is '{}'", message);
+    return message.find(c.expected) != std::string::npos
+               ? ""
+               : fmt::format("the message is '{}'", message);
   }
   WHET_RETURN_IF_ERROR(outcome.status());
   std::string expected = c.expected;
@@ -34,9 +38,11 @@ StatusOr<std::string> CasePasses(const Case& c) {  // "" or what is wrong
     WHET_RETURN_IF_ERROR(Annotate(other.status(), "the other program"));
     expected = other->Text();
   }
-  const std::string text = c.verb == Verb::kExpectTrace ? outcome->trace.ToString() : outcome->Text();
+  const std::string text =
+      c.verb == Verb::kExpectTrace ? outcome->trace.ToString() : outcome->Text();
   if (text == expected) return "";
-  const auto at = std::mismatch(text.begin(), text.end(), expected.begin(), expected.end()).first - text.begin();
+  const auto at = std::mismatch(text.begin(), text.end(), expected.begin(), expected.end()).first -
+                  text.begin();
   const auto line = std::count(text.begin(), text.begin() + at, '\n') + 1;
   return fmt::format("differs from line {} on; got\n{}expected\n{}", line, text, expected);
 }
@@ -82,15 +88,19 @@ class CoverageTest : public testing::Test {
         if (c.verb == Verb::kError) continue;
         for (const std::string& step : c.source.steps) {
           seen_.insert(step.substr(0, step.find_first_of("@ ")));
-          if (step.find(' ') != std::string::npos) seen_.insert(step.substr(0, step.find(' ', step.find(' ') + 1)));
+          if (step.find(' ') != std::string::npos)
+            seen_.insert(step.substr(0, step.find(' ', step.find(' ') + 1)));
         }
       }
     }
   }
   void TestBody() override {
-    for (const schedule::Primitive* p : schedule::Primitives()) EXPECT_TRUE(seen_.count(p->name)) << "no case runs " << p->name;
-    for (const loop::Pass& p : loop::LowerPasses()) EXPECT_TRUE(seen_.count(fmt::format("pass {}", p.name))) << "no case runs pass " << p.name;
-    for (const schedule::Rule* r : schedule::Rules()) EXPECT_TRUE(seen_.count(fmt::format("rule {}", r->name))) << "no case runs rule " << r->name;
+    for (const schedule::Primitive* p : schedule::Primitives())
+      EXPECT_TRUE(seen_.count(p->name)) << "no case runs " << p->name;
+    for (const loop::Pass& p : loop::LowerPasses())
+      EXPECT_TRUE(seen_.count(fmt::format("pass {}", p.name))) << "no case runs pass " << p.name;
+    for (const schedule::Rule* r : schedule::Rules())
+      EXPECT_TRUE(seen_.count(fmt::format("rule {}", r->name))) << "no case runs rule " << r->name;
   }
 
  private:
@@ -105,12 +115,15 @@ int Update(const std::vector<Named>& files) {
       size_t done = 0;
       auto outcome = Run(c.source, done);
       if (!outcome.ok()) {
-        std::cerr << n.path.string() << ": " << c.title << ": " << Message(outcome.status()) << "\n";
+        std::cerr << n.path.string() << ": " << c.title << ": " << Message(outcome.status())
+                  << "\n";
         ++failures;
         continue;
       }
       const bool last = c.section + 1 == n.file.sections.size();
-      n.file.sections[c.section].body = (c.verb == Verb::kExpectTrace ? outcome->trace.ToString() : outcome->Text()) + (last ? "" : "\n");
+      n.file.sections[c.section].body =
+          (c.verb == Verb::kExpectTrace ? outcome->trace.ToString() : outcome->Text()) +
+          (last ? "" : "\n");
     }
     std::ofstream(n.path, std::ios::binary) << n.file.ToString();
   }
@@ -136,10 +149,12 @@ int Main(int argc, char** argv) {
   for (const Named& n : files) {
     const std::string suite = n.path.stem().string();
     for (const Case& c : n.file.cases) {
-      testing::RegisterTest(suite.c_str(), c.title.c_str(), nullptr, nullptr, n.path.c_str(), 1, [c]() -> testing::Test* { return new CaseTest(c); });
+      testing::RegisterTest(suite.c_str(), c.title.c_str(), nullptr, nullptr, n.path.c_str(), 1,
+                            [c]() -> testing::Test* { return new CaseTest(c); });
     }
   }
-  testing::RegisterTest("coverage", "every primitive, pass and rule has a case", nullptr, nullptr, __FILE__, __LINE__,
+  testing::RegisterTest("coverage", "every primitive, pass and rule has a case", nullptr, nullptr,
+                        __FILE__, __LINE__,
                         [&files]() -> testing::Test* { return new CoverageTest(files); });
   return RUN_ALL_TESTS();
 }

@@ -265,10 +265,10 @@ TEST(PassTest, LayoutsFlowAndTransposesBecomeViews) {
 
 TEST(PassTest, ForeignLayoutsAreCopiedOnce) {
   constexpr char kText[] =
-      "graph \"g\"\n  input x: f32[1,8,4,4]\n  const w: f32[1,8,1,1] = "
-      "[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n  const v: f32[1,8,1,1] = "
-      "[2.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n"
-      "  c: f32[1,1,4,4] = Conv(x, w) {}\n  d: f32[1,1,4,4] = Conv(x, v) {}\n  e: f32[1,2,4,4] = "
+      "graph \"g\"\n  input x: f32[1,8,4,4]\n  const w: f32[2,8,1,1] = "
+      "[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n"
+      "  const v: f32[1,8,1,1] = [2.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n"
+      "  c: f32[1,2,4,4] = Conv(x, w) {}\n  d: f32[1,1,4,4] = Conv(x, v) {}\n  e: f32[1,3,4,4] = "
       "Concat(c, d) {axis=1}\n  output \"y\" = e\n";
   const std::string out = After(kText, {"assign-layouts", "mark-views", "separate-outputs"});
   EXPECT_THAT(
@@ -277,8 +277,20 @@ TEST(PassTest, ForeignLayoutsAreCopiedOnce) {
   EXPECT_THAT(out, HasSubstr("Conv(x_channels_last, v)"));
   EXPECT_THAT(out, Not(HasSubstr("x_channels_last_1")));
   // The output is row-major for its reader.
-  EXPECT_THAT(out, HasSubstr("e_row_major: f32[1,2,4,4] = Identity(e)"));
+  EXPECT_THAT(out, HasSubstr("e_row_major: f32[1,3,4,4] = Identity(e)"));
   EXPECT_THAT(out, HasSubstr("output \"y\" = e_row_major"));
+}
+
+TEST(PassTest, EqualBytesHaveOneLayout) {
+  // One pixel: channels-last and row-major are the same, so nothing is copied and no layout is
+  // spelled.
+  const std::string out = After(
+      "graph \"g\"\n  input x: f32[1,8,1,1]\n  const w: f32[2,8,1,1] = "
+      "[1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n"
+      "  c: f32[1,2,1,1] = Conv(x, w) {}\n  output \"y\" = c\n",
+      {"assign-layouts", "mark-views", "separate-outputs"});
+  EXPECT_THAT(out, HasSubstr("c: f32[1,2,1,1] = Conv(x, w)"));
+  EXPECT_THAT(out, Not(HasSubstr("Identity")));
 }
 
 TEST(PassTest, OutputsOwnTheirBytes) {
