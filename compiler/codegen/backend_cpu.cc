@@ -1,10 +1,11 @@
-// Loop program -> LLVM IR for CPUs. One function per root-level nest (a phase). Loops that the schedule unrolled are
-// emitted as many times, vectorized ones once with a vector per expression; register buffers become one value per
-// element. Addresses are split into a part that changes with the loops, computed once per loop level, and a constant
-// displacement, so that nothing is left for strength reduction to find in unrolled bodies.
+// Loop program -> LLVM IR for CPUs. One function per root-level nest (a phase). Loops that the
+// schedule unrolled are emitted as many times, vectorized ones once with a vector per expression;
+// register buffers become one value per element. Addresses are split into a part that changes with
+// the loops, computed once per loop level, and a constant displacement, so that nothing is left for
+// strength reduction to find in unrolled bodies.
 //
-// Over the usual file length: the emitter is one class over one state (builder, scopes, masks, bounds), and cutting it
-// would spread that state over files.
+// Over the usual file length: the emitter is one class over one state (builder, scopes, masks,
+// bounds), and cutting it would spread that state over files.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -21,19 +22,20 @@ namespace {
 
 using expr::Expr;
 using expr::Kind;
+using llvm::Value;
 using loop::As;
 using loop::Stmt;
-using llvm::Value;
-
 
 class PhaseEmitter {
  public:
-  PhaseEmitter(llvm::Module& m, const loop::Program& p, const std::map<const expr::BufferNode*, int64_t>& scratch, const Target& target)
+  PhaseEmitter(llvm::Module& m, const loop::Program& p,
+               const std::map<const expr::BufferNode*, int64_t>& scratch, const Target& target)
       : m_(m), ctx_(m.getContext()), b_(ctx_), program_(p), scratch_(scratch), target_(target) {}
 
   StatusOr<int64_t> Emit(const Stmt& nest, const std::string& symbol) {
     auto* ptr = b_.getPtrTy();
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {ptr, ptr, ptr, b_.getInt64Ty(), b_.getInt64Ty()}, false);
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(),
+                                         {ptr, ptr, ptr, b_.getInt64Ty(), b_.getInt64Ty()}, false);
     fn_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, m_);
     fn_->setVisibility(llvm::GlobalValue::HiddenVisibility);
     SetFunctionTarget(*fn_, target_);
@@ -81,7 +83,8 @@ class PhaseEmitter {
     if (status_.ok()) status_ = std::move(s);
   }
 
-  // ---- statements -----------------------------------------------------------------------------------------------
+  // ---- statements
+  // -----------------------------------------------------------------------------------------------
   void EmitStmt(const Stmt& s) {
     if (!status_.ok()) return;
     switch (s->kind) {
@@ -97,7 +100,8 @@ class PhaseEmitter {
 
   void EmitFor(const loop::ForNode& f) {
     if (f.for_kind == loop::ForKind::kVectorized && f.extent > 1) {
-      if (lanes_ > 1) return Fail(FailedPrecondition("vectorized loop '{}' is inside another", f.var->name));
+      if (lanes_ > 1)
+        return Fail(FailedPrecondition("vectorized loop '{}' is inside another", f.var->name));
       vars_[f.var.get()] = {nullptr, f.begin, true, 0};
       bounds_.Set(f.var, {f.begin, f.begin + f.extent - 1});
       lane_var_ = f.var;
@@ -169,7 +173,8 @@ class PhaseEmitter {
     auto* done = llvm::BasicBlock::Create(ctx_, "done", fn_);
     b_.CreateCondBr(c, then, done);
     b_.SetInsertPoint(then);
-    // Addresses cached while in here would not reach the code after; they go to loop levels, which do.
+    // Addresses cached while in here would not reach the code after; they go to loop levels, which
+    // do.
     ForgetLoads();
     EmitStmt(s.body);
     b_.CreateBr(done);
@@ -187,7 +192,8 @@ class PhaseEmitter {
       if (wide && a.lane_stride == 1) v = Widen(v);
       llvm::AllocaInst* slot = RegisterSlot(*s.out, a, v->getType());
       if (!slot) return;
-      if (mask_ && v->getType()->isVectorTy()) v = b_.CreateSelect(mask_, v, b_.CreateLoad(v->getType(), slot));
+      if (mask_ && v->getType()->isVectorTy())
+        v = b_.CreateSelect(mask_, v, b_.CreateLoad(v->getType(), slot));
       b_.CreateStore(v, slot);
       return;
     }
@@ -201,21 +207,25 @@ class PhaseEmitter {
         Mark(b_.CreateAlignedStore(v, Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
       }
     } else if (a.lane_stride == 0) {
-      return Fail(FailedPrecondition("all lanes of '{}' store to one element of '{}'", lane_var_->name, s.out->name));
+      return Fail(FailedPrecondition("all lanes of '{}' store to one element of '{}'",
+                                     lane_var_->name, s.out->name));
     } else {
-      Mark(b_.CreateMaskedScatter(ToMemory(Widen(v)), LanePointers(*s.out, a), ElementAlign(*s.out), MaskOrAll()), *s.out);
+      Mark(b_.CreateMaskedScatter(ToMemory(Widen(v)), LanePointers(*s.out, a), ElementAlign(*s.out),
+                                  MaskOrAll()),
+           *s.out);
     }
     ForgetLoads(s.out.get());
   }
 
-  // ---- addresses ------------------------------------------------------------------------------------------------
+  // ---- addresses
+  // ------------------------------------------------------------------------------------------------
   struct Address {
-    int64_t constant = 0;                                  // elements
+    int64_t constant = 0;                                    // elements
     std::vector<std::pair<const Variable*, int64_t>> terms;  // loop variables, deepest last
-    std::vector<std::pair<Value*, int64_t>> computed;      // non-linear parts, scalar
-    int64_t lane_stride = 0;                               // elements from lane to lane; kGather when irregular
-    Value* lane_index = nullptr;                           // vector of element indices when irregular
-    std::string key;                                       // of terms and computed
+    std::vector<std::pair<Value*, int64_t>> computed;        // non-linear parts, scalar
+    int64_t lane_stride = 0;      // elements from lane to lane; kGather when irregular
+    Value* lane_index = nullptr;  // vector of element indices when irregular
+    std::string key;              // of terms and computed
   };
   static constexpr int64_t kGather = INT64_MIN;
 
@@ -253,13 +263,17 @@ class PhaseEmitter {
     }
     if (!lane_parts.empty()) {
       Value* index = b_.CreateMul(Iota(b_.getInt64Ty()), Splat(b_.getInt64(a.lane_stride)));
-      for (auto& [v, c] : lane_parts) index = b_.CreateAdd(index, b_.CreateMul(v, Splat(b_.getInt64(c))));
+      for (auto& [v, c] : lane_parts)
+        index = b_.CreateAdd(index, b_.CreateMul(v, Splat(b_.getInt64(c))));
       a.lane_index = index;
       a.lane_stride = kGather;
     }
-    std::stable_sort(a.terms.begin(), a.terms.end(), [](const auto& x, const auto& y) { return x.first->scope < y.first->scope; });
-    for (const auto& [v, c] : a.terms) a.key += fmt::format("{}*{};", static_cast<const void*>(v->value), c);
-    for (const auto& [v, c] : a.computed) a.key += fmt::format("!{}*{};", static_cast<const void*>(v), c);
+    std::stable_sort(a.terms.begin(), a.terms.end(),
+                     [](const auto& x, const auto& y) { return x.first->scope < y.first->scope; });
+    for (const auto& [v, c] : a.terms)
+      a.key += fmt::format("{}*{};", static_cast<const void*>(v->value), c);
+    for (const auto& [v, c] : a.computed)
+      a.key += fmt::format("!{}*{};", static_cast<const void*>(v), c);
     return a;
   }
 
@@ -267,7 +281,9 @@ class PhaseEmitter {
   Value* Base(const expr::BufferNode& buffer, const Address& a, size_t n) {
     const size_t level = n == 0 ? 0 : a.terms[n - 1].first->scope;
     std::string key = buffer.name;
-    for (size_t i = 0; i < n; ++i) key += fmt::format(";{}*{}", static_cast<const void*>(a.terms[i].first->value), a.terms[i].second);
+    for (size_t i = 0; i < n; ++i)
+      key += fmt::format(";{}*{}", static_cast<const void*>(a.terms[i].first->value),
+                         a.terms[i].second);
     Value*& slot = scopes_[level].cache[key];
     if (slot) return slot;
     // All terms of this level at once, on top of what is known one level up.
@@ -290,7 +306,8 @@ class PhaseEmitter {
     b_.SetInsertPoint(entry_end_);
     for (size_t i = 0; i < program_.params.size(); ++i) {
       if (program_.params[i].buffer.get() != &buffer) continue;
-      auto* load = b_.CreateLoad(b_.getPtrTy(), b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), fn_->getArg(0), i));
+      auto* load = b_.CreateLoad(b_.getPtrTy(),
+                                 b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), fn_->getArg(0), i));
       auto* align = llvm::MDNode::get(ctx_, llvm::ConstantAsMetadata::get(b_.getInt64(64)));
       load->setMetadata(llvm::LLVMContext::MD_align, align);
       load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(ctx_, {}));
@@ -314,23 +331,30 @@ class PhaseEmitter {
   }
 
   Value* LanePointers(const expr::BufferNode& buffer, const Address& a) {
-    Value* index = a.lane_index ? a.lane_index : b_.CreateMul(Iota(b_.getInt64Ty()), Splat(b_.getInt64(a.lane_stride)));
+    Value* index = a.lane_index
+                       ? a.lane_index
+                       : b_.CreateMul(Iota(b_.getInt64Ty()), Splat(b_.getInt64(a.lane_stride)));
     return b_.CreateGEP(ElementType(buffer), Pointer(buffer, a), index);
   }
 
   // The value that holds one element (or one vector of elements) of a register buffer.
-  llvm::AllocaInst* RegisterSlot(const expr::BufferNode& buffer, const Address& a, llvm::Type* type) {
+  llvm::AllocaInst* RegisterSlot(const expr::BufferNode& buffer, const Address& a,
+                                 llvm::Type* type) {
     if (!a.terms.empty() || !a.computed.empty() || a.lane_index) {
-      Fail(FailedPrecondition("register buffer '{}' is indexed by a loop that is neither unrolled nor vectorized", buffer.name));
+      Fail(FailedPrecondition(
+          "register buffer '{}' is indexed by a loop that is neither unrolled nor vectorized",
+          buffer.name));
       return nullptr;
     }
     const int64_t lanes = lanes_ > 1 && a.lane_stride == 1 ? lanes_ : 1;
     if (lanes_ > 1 && a.lane_stride != 1 && a.lane_stride != 0) {
-      Fail(FailedPrecondition("register buffer '{}' is read with lane stride {}", buffer.name, a.lane_stride));
+      Fail(FailedPrecondition("register buffer '{}' is read with lane stride {}", buffer.name,
+                              a.lane_stride));
       return nullptr;
     }
     if (a.constant < 0 || a.constant + lanes > buffer.num_elements()) {
-      Fail(Internal("register buffer '{}' of {} elements is indexed at {}", buffer.name, buffer.num_elements(), a.constant));
+      Fail(Internal("register buffer '{}' of {} elements is indexed at {}", buffer.name,
+                    buffer.num_elements(), a.constant));
       return nullptr;
     }
     auto& slots = registers_[&buffer];
@@ -339,12 +363,15 @@ class PhaseEmitter {
       auto& [start, slot] = *std::prev(it);
       if (start == a.constant && slot.second == lanes) return slot.first;
       if (start + slot.second > a.constant) {
-        Fail(FailedPrecondition("register buffer '{}' is accessed in vectors of {} and of {} elements", buffer.name, slot.second, lanes));
+        Fail(FailedPrecondition(
+            "register buffer '{}' is accessed in vectors of {} and of {} elements", buffer.name,
+            slot.second, lanes));
         return nullptr;
       }
     }
     if (it != slots.end() && it->first < a.constant + lanes) {
-      Fail(FailedPrecondition("register buffer '{}' is accessed in overlapping vectors", buffer.name));
+      Fail(FailedPrecondition("register buffer '{}' is accessed in overlapping vectors",
+                              buffer.name));
       return nullptr;
     }
     if (slots.size() > 512) {
@@ -358,11 +385,13 @@ class PhaseEmitter {
     return slot;
   }
 
-  // ---- expressions ----------------------------------------------------------------------------------------------
+  // ---- expressions
+  // ----------------------------------------------------------------------------------------------
   Value* EmitExpr(const Expr& e) {
     if (!status_.ok()) return llvm::PoisonValue::get(b_.getInt64Ty());
     switch (e->kind) {
-      case Kind::kInt: return llvm::ConstantInt::get(TypeOf(e->dtype), static_cast<uint64_t>(e->int_value), true);
+      case Kind::kInt:
+        return llvm::ConstantInt::get(TypeOf(e->dtype), static_cast<uint64_t>(e->int_value), true);
       case Kind::kFloat: return llvm::ConstantFP::get(TypeOf(e->dtype), e->float_value);
       case Kind::kVar: return EmitVar(*e);
       case Kind::kNot: return b_.CreateNot(EmitExpr(e->args[0]));
@@ -437,15 +466,19 @@ class PhaseEmitter {
   Value* EmitCast(const expr::ExprNode& e) {
     Value* v = EmitExpr(e.args[0]);
     llvm::Type* to = TypeOf(e.dtype);
-    if (auto* vt = llvm::dyn_cast<llvm::VectorType>(v->getType())) to = llvm::VectorType::get(to, vt);
+    if (auto* vt = llvm::dyn_cast<llvm::VectorType>(v->getType()))
+      to = llvm::VectorType::get(to, vt);
     const DType from = e.args[0]->dtype;
     if (IsFloat(from) && IsFloat(e.dtype)) return b_.CreateFPCast(v, to);
     if (IsFloat(from)) {
-      return e.dtype == DType::kBool ? b_.CreateFCmpUNE(v, llvm::Constant::getNullValue(v->getType())) : b_.CreateFPToSI(v, to);
+      return e.dtype == DType::kBool
+                 ? b_.CreateFCmpUNE(v, llvm::Constant::getNullValue(v->getType()))
+                 : b_.CreateFPToSI(v, to);
     }
     const bool is_unsigned = from == DType::kU8 || from == DType::kBool;
     if (IsFloat(e.dtype)) return is_unsigned ? b_.CreateUIToFP(v, to) : b_.CreateSIToFP(v, to);
-    if (e.dtype == DType::kBool) return b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
+    if (e.dtype == DType::kBool)
+      return b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
     return b_.CreateIntCast(v, to, !is_unsigned);
   }
 
@@ -471,20 +504,26 @@ class PhaseEmitter {
     return v;
   }
 
-  // The bit fields of an f32. Total on every input, NaN and infinity too: the expansions select those results away.
+  // The bit fields of an f32. Total on every input, NaN and infinity too: the expansions select
+  // those results away.
   Value* EmitFloatBits(expr::Intrinsic f, Value* v) {
     llvm::Type* bits = v->getType()->getWithNewType(b_.getInt32Ty());
     auto constant = [&](uint32_t x) { return llvm::ConstantInt::get(bits, x); };
     if (f == expr::Intrinsic::kPow2) {
-      // Adding 1.5 * 2^23 leaves the integer in the low bits; shifted into the exponent field over the bias it is 2^n.
-      Value* n = b_.CreateBitCast(b_.CreateFAdd(v, llvm::ConstantFP::get(v->getType(), 12582912.0)), bits);
-      return b_.CreateBitCast(b_.CreateAdd(b_.CreateShl(n, constant(23)), constant(0x3f800000)), v->getType());
+      // Adding 1.5 * 2^23 leaves the integer in the low bits; shifted into the exponent field over
+      // the bias it is 2^n.
+      Value* n =
+          b_.CreateBitCast(b_.CreateFAdd(v, llvm::ConstantFP::get(v->getType(), 12582912.0)), bits);
+      return b_.CreateBitCast(b_.CreateAdd(b_.CreateShl(n, constant(23)), constant(0x3f800000)),
+                              v->getType());
     }
     Value* x = b_.CreateBitCast(v, bits);
     if (f == expr::Intrinsic::kMantissa) {
-      return b_.CreateBitCast(b_.CreateOr(b_.CreateAnd(x, constant(0x007fffff)), constant(0x3f800000)), v->getType());
+      return b_.CreateBitCast(
+          b_.CreateOr(b_.CreateAnd(x, constant(0x007fffff)), constant(0x3f800000)), v->getType());
     }
-    return b_.CreateSIToFP(b_.CreateSub(b_.CreateLShr(x, constant(23)), constant(127)), v->getType());
+    return b_.CreateSIToFP(b_.CreateSub(b_.CreateLShr(x, constant(23)), constant(127)),
+                           v->getType());
   }
 
   Value* EmitBinary(const expr::ExprNode& e) {
@@ -548,7 +587,8 @@ class PhaseEmitter {
                : b_.CreateSub(q, b_.CreateZExt(fix, x->getType()));
   }
 
-  // a*b + c as one operation where the target has it (contraction is the only freedom taken with floats).
+  // a*b + c as one operation where the target has it (contraction is the only freedom taken with
+  // floats).
   Value* EmitFma(const expr::ExprNode& e) {
     const bool has_fma = target_.arch == "aarch64" || target_.Has("fma");
     if (!has_fma) return nullptr;
@@ -569,7 +609,8 @@ class PhaseEmitter {
     return nullptr;
   }
 
-  // max as select(x > y or unordered, x, y): a NaN in x stays. When y is a number that is all; else y's NaN too.
+  // max as select(x > y or unordered, x, y): a NaN in x stays. When y is a number that is all; else
+  // y's NaN too.
   Value* EmitMinMax(bool max, Value* x, Value* y) {
     if (llvm::isa<llvm::Constant>(x)) std::swap(x, y);
     Value* r = b_.CreateSelect(max ? b_.CreateFCmpUGT(x, y) : b_.CreateFCmpULT(x, y), x, y);
@@ -587,7 +628,8 @@ class PhaseEmitter {
       llvm::AllocaInst* slot = RegisterSlot(buffer, a, type);
       return slot ? static_cast<Value*>(b_.CreateLoad(type, slot)) : llvm::PoisonValue::get(type);
     }
-    const std::string key = fmt::format("{}|{}|{}|{}|{}", a.key, a.constant, lanes_, a.lane_stride, static_cast<const void*>(a.lane_index));
+    const std::string key = fmt::format("{}|{}|{}|{}|{}", a.key, a.constant, lanes_, a.lane_stride,
+                                        static_cast<const void*>(a.lane_index));
     Value*& known = loads_[&buffer][key];
     if (known) return known;
     Value* v = nullptr;
@@ -596,13 +638,17 @@ class PhaseEmitter {
     } else if (a.lane_stride == 1) {
       auto* type = llvm::FixedVectorType::get(element, lanes_);
       if (mask_) {
-        v = Mark(b_.CreateMaskedLoad(type, Pointer(buffer, a), ElementAlign(buffer), mask_, llvm::Constant::getNullValue(type)), buffer);
+        v = Mark(b_.CreateMaskedLoad(type, Pointer(buffer, a), ElementAlign(buffer), mask_,
+                                     llvm::Constant::getNullValue(type)),
+                 buffer);
       } else {
         v = Mark(b_.CreateAlignedLoad(type, Pointer(buffer, a), ElementAlign(buffer)), buffer);
       }
     } else {
       auto* type = llvm::FixedVectorType::get(element, lanes_);
-      v = Mark(b_.CreateMaskedGather(type, LanePointers(buffer, a), ElementAlign(buffer), MaskOrAll(), llvm::Constant::getNullValue(type)), buffer);
+      v = Mark(b_.CreateMaskedGather(type, LanePointers(buffer, a), ElementAlign(buffer),
+                                     MaskOrAll(), llvm::Constant::getNullValue(type)),
+               buffer);
     }
     if (buffer.dtype == DType::kBool) {
       v = b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
@@ -610,7 +656,8 @@ class PhaseEmitter {
     return loads_[&buffer][key] = v;
   }
 
-  // ---- small helpers --------------------------------------------------------------------------------------------
+  // ---- small helpers
+  // --------------------------------------------------------------------------------------------
   llvm::Type* TypeOf(DType t) {
     switch (t) {
       case DType::kBool: return b_.getInt1Ty();
@@ -625,9 +672,14 @@ class PhaseEmitter {
     }
     return nullptr;
   }
-  llvm::Type* ElementType(const expr::BufferNode& b) { return b.dtype == DType::kBool && b.scope != expr::Scope::kRegister ? b_.getInt8Ty() : TypeOf(b.dtype); }
+  llvm::Type* ElementType(const expr::BufferNode& b) {
+    return b.dtype == DType::kBool && b.scope != expr::Scope::kRegister ? b_.getInt8Ty()
+                                                                        : TypeOf(b.dtype);
+  }
   Value* ToMemory(Value* v) {
-    return v->getType()->getScalarType()->isIntegerTy(1) ? b_.CreateZExt(v, v->getType()->getWithNewType(b_.getInt8Ty())) : v;
+    return v->getType()->getScalarType()->isIntegerTy(1)
+               ? b_.CreateZExt(v, v->getType()->getWithNewType(b_.getInt8Ty()))
+               : v;
   }
   llvm::Align ElementAlign(const expr::BufferNode& b) { return llvm::Align(SizeOf(b.dtype)); }
 
@@ -648,7 +700,11 @@ class PhaseEmitter {
     for (int64_t i = 0; i < lanes_; ++i) v.push_back(llvm::ConstantInt::get(t, i));
     return llvm::ConstantVector::get(v);
   }
-  Value* MaskOrAll() { return mask_ ? mask_ : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_)); }
+  Value* MaskOrAll() {
+    return mask_ ? mask_
+                 : llvm::Constant::getAllOnesValue(
+                       llvm::FixedVectorType::get(b_.getInt1Ty(), lanes_));
+  }
 
   // Buffers do not overlap: tell LLVM, so that loads move over stores to others.
   template <typename I>
@@ -659,13 +715,18 @@ class PhaseEmitter {
       if (b != &buffer) others.push_back(scope);
     }
     instruction->setMetadata(llvm::LLVMContext::MD_alias_scope, llvm::MDNode::get(ctx_, {own}));
-    if (!others.empty()) instruction->setMetadata(llvm::LLVMContext::MD_noalias, llvm::MDNode::get(ctx_, others));
+    if (!others.empty())
+      instruction->setMetadata(llvm::LLVMContext::MD_noalias, llvm::MDNode::get(ctx_, others));
     return instruction;
   }
   llvm::MDNode* ScopeOf(const expr::BufferNode& buffer) {
     if (alias_scopes_.empty()) {
-      for (const loop::Param& p : program_.params) alias_scopes_.emplace_back(p.buffer.get(), llvm::MDBuilder(ctx_).createAnonymousAliasScope(domain_));
-      for (const expr::Buffer& b : program_.intermediates) alias_scopes_.emplace_back(b.get(), llvm::MDBuilder(ctx_).createAnonymousAliasScope(domain_));
+      for (const loop::Param& p : program_.params)
+        alias_scopes_.emplace_back(p.buffer.get(),
+                                   llvm::MDBuilder(ctx_).createAnonymousAliasScope(domain_));
+      for (const expr::Buffer& b : program_.intermediates)
+        alias_scopes_.emplace_back(b.get(),
+                                   llvm::MDBuilder(ctx_).createAnonymousAliasScope(domain_));
     }
     for (auto& [b, scope] : alias_scopes_) {
       if (b == &buffer) return scope;
@@ -673,7 +734,8 @@ class PhaseEmitter {
     return nullptr;
   }
 
-  // Loads and splats seen since the last control flow; forgotten where they might not dominate or be stale.
+  // Loads and splats seen since the last control flow; forgotten where they might not dominate or
+  // be stale.
   void ForgetLoads() {
     loads_.clear();
     splats_.clear();
@@ -698,7 +760,8 @@ class PhaseEmitter {
   int64_t lanes_ = 1;
   int64_t lane_begin_ = 0;
   Value* mask_ = nullptr;
-  std::map<const expr::BufferNode*, std::map<int64_t, std::pair<llvm::AllocaInst*, int64_t>>> registers_;
+  std::map<const expr::BufferNode*, std::map<int64_t, std::pair<llvm::AllocaInst*, int64_t>>>
+      registers_;
   std::map<const expr::BufferNode*, std::map<std::string, Value*>> loads_;
   std::map<std::pair<Value*, int64_t>, Value*> splats_;
   Status status_ = OkStatus();
@@ -706,7 +769,8 @@ class PhaseEmitter {
 
 }  // namespace
 
-StatusOr<KernelCode> EmitProgram(llvm::Module& m, const loop::Program& p, const std::string& prefix, const Target& target) {
+StatusOr<KernelCode> EmitProgram(llvm::Module& m, const loop::Program& p, const std::string& prefix,
+                                 const Target& target) {
   KernelCode code;
   code.params = p.params;
   std::map<const expr::BufferNode*, int64_t> scratch;
@@ -719,7 +783,8 @@ StatusOr<KernelCode> EmitProgram(llvm::Module& m, const loop::Program& p, const 
   if (const auto* seq = As<loop::SeqNode>(p.body)) nests = seq->items;
   for (size_t i = 0; i < nests.size(); ++i) {
     const std::string symbol = fmt::format("{}_p{}", prefix, i);
-    WHET_ASSIGN_OR_RETURN(int64_t extent, PhaseEmitter(m, p, scratch, target).Emit(nests[i], symbol));
+    WHET_ASSIGN_OR_RETURN(int64_t extent,
+                          PhaseEmitter(m, p, scratch, target).Emit(nests[i], symbol));
     code.phases.push_back({symbol, extent});
   }
   return code;

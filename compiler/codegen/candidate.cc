@@ -35,7 +35,8 @@ Status WriteFile(const std::string& path, const std::string& bytes) {
 
 }  // namespace
 
-StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload, const Target& target) {
+StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload,
+                                   const Target& target) {
   WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(scheduled));
   WHET_ASSIGN_OR_RETURN(ObjectCode code, GenerateObject(lowered, "whet_k", target));
   ModelDesc d;
@@ -48,7 +49,8 @@ StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::st
   };
   // Inputs, outputs, then everything else: the table's order.
   for (const loop::Param& p : scheduled.params) {
-    if (p.role == loop::Role::kInput && !p.buffer->constant) add(p.buffer, WHET_INPUT, 0), ++d.n_inputs;
+    if (p.role == loop::Role::kInput && !p.buffer->constant)
+      add(p.buffer, WHET_INPUT, 0), ++d.n_inputs;
   }
   for (const loop::Param& p : scheduled.params) {
     if (p.role == loop::Role::kOutput) add(p.buffer, WHET_OUTPUT, 0), ++d.n_outputs;
@@ -59,7 +61,8 @@ StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::st
   for (const expr::Buffer& b : lowered.packed) add(b, WHET_PACKED, Place(d.packed_bytes, Bytes(b)));
   for (const auto* program : {&lowered.main, &lowered.prepack}) {
     for (const loop::Param& p : program->params) {
-      if (p.role == loop::Role::kWorkspace) add(p.buffer, WHET_ARENA, Place(d.arena_bytes, Bytes(p.buffer)));
+      if (p.role == loop::Role::kWorkspace)
+        add(p.buffer, WHET_ARENA, Place(d.arena_bytes, Bytes(p.buffer)));
     }
   }
   auto kernel = [&](const KernelCode& k) {

@@ -1,5 +1,6 @@
-// From a scheduled program to a loadable candidate: kernels, descriptor, shared library. A candidate is a model with one
-// step, plus a prepack step when weights are packed; its weights are parameters that the caller supplies.
+// From a scheduled program to a loadable candidate: kernels, descriptor, shared library. A
+// candidate is a model with one step, plus a prepack step when weights are packed; its weights are
+// parameters that the caller supplies.
 #pragma once
 #include <string>
 
@@ -14,10 +15,12 @@ struct Candidate {
   ObjectStats stats;
 };
 
-// `workload` is the fingerprint's text; `logical_shapes` of inputs and outputs are the physical ones (a measurement
-// works on physical data).
-StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload, const Target& target);
+// `workload` is the fingerprint's text; `logical_shapes` of inputs and outputs are the physical
+// ones (a measurement works on physical data).
+StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload,
+                                   const Target& target);
 // Writes the objects to `dir` and links them. The directory is the caller's to delete.
-Status LinkCandidate(const Candidate& candidate, const std::string& dir, const std::string& out_path);
+Status LinkCandidate(const Candidate& candidate, const std::string& dir,
+                     const std::string& out_path);
 
 }  // namespace whet::codegen

@@ -1,6 +1,9 @@
-// Code generation for CPUs, without LLVM in the interface. Single-threaded users only (the builder child).
-//   GenerateObject   one workload: its main kernel and, when weights are packed, its prepack kernel -> ELF object
-//   GenerateModel    the descriptor of whet_artifact.h, referring to kernels in other objects -> ELF object
+// Code generation for CPUs, without LLVM in the interface. Single-threaded users only (the builder
+// child).
+//   GenerateObject   one workload: its main kernel and, when weights are packed, its prepack kernel
+//                    -> ELF object
+//   GenerateModel    the descriptor of whet_artifact.h, referring to kernels in other objects
+//                    -> ELF object
 //   DataObject       a read-only section with bytes (weights never pass through LLVM) -> ELF object
 //   LinkShared       objects -> shared library, in process by lld
 #pragma once
@@ -26,7 +29,8 @@ struct KernelCode {
 
 struct ObjectStats {
   int64_t code_bytes = 0;
-  int64_t loop_spills = 0;  // spills and reloads inside loops, from the register allocator's remarks
+  // Spills and reloads inside loops, from the register allocator's remarks.
+  int64_t loop_spills = 0;
   int64_t spills = 0;
 };
 
@@ -37,11 +41,14 @@ struct ObjectCode {
   ObjectStats stats;
 };
 
-// `prefix` starts every symbol and must be unique in a library. Errors: FailedPrecondition when a register buffer is not
-// indexed by constants or is accessed in different vector shapes (the candidate is rejected, the reason says which).
-StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix, const Target& target);
+// `prefix` starts every symbol and must be unique in a library. Errors: FailedPrecondition when a
+// register buffer is not indexed by constants or is accessed in different vector shapes (the
+// candidate is rejected, the reason says which).
+StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix,
+                                    const Target& target);
 // LLVM IR after optimisation, for inspection and golden tests.
-StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix, const Target& target);
+StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix,
+                                 const Target& target);
 
 // Mirrors whet_artifact.h with values; see there.
 struct TensorDesc {
@@ -85,7 +92,8 @@ StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target
 std::string DataObject(const std::string& symbol, const std::string& bytes, const Target& target);
 
 // Files on disk in, shared library out. `exported` stays visible, nothing else does.
-Status LinkShared(const std::vector<std::string>& object_paths, const std::string& exported, const std::string& out_path);
+Status LinkShared(const std::vector<std::string>& object_paths, const std::string& exported,
+                  const std::string& out_path);
 
 // Loads LLVM's targets and compiles something small, so that a forked child starts warm.
 Status WarmUp(const Target& target);

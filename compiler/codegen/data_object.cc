@@ -1,5 +1,5 @@
-// Writes an ELF relocatable by hand: one section with bytes and one symbol. Weights of any size go from memory to the
-// linker without passing through LLVM's constant arrays.
+// Writes an ELF relocatable by hand: one section with bytes and one symbol. Weights of any size go
+// from memory to the linker without passing through LLVM's constant arrays.
 #include <elf.h>
 
 #include <cstring>
@@ -28,7 +28,8 @@ std::string DataObject(const std::string& symbol, const std::string& bytes, cons
     return at;
   };
   Elf64_Shdr sections[6] = {};
-  auto section = [&](int i, const char* name, uint32_t type, uint64_t flags, const void* p, size_t n, uint64_t align) {
+  auto section = [&](int i, const char* name, uint32_t type, uint64_t flags, const void* p,
+                     size_t n, uint64_t align) {
     sections[i].sh_name = static_cast<uint32_t>(shstr.find(name));
     sections[i].sh_type = type;
     sections[i].sh_flags = flags;

@@ -1,4 +1,5 @@
-// lld as a library. It is not thread-safe and may leave state behind, so it runs in the builder's child only.
+// lld as a library. It is not thread-safe and may leave state behind, so it runs in the builder's
+// child only.
 #include <lld/Common/Driver.h>
 #include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/raw_ostream.h>
@@ -9,10 +10,25 @@ LLD_HAS_DRIVER(elf)
 
 namespace whet::codegen {
 
-Status LinkShared(const std::vector<std::string>& object_paths, const std::string& exported, const std::string& out_path) {
-  std::vector<std::string> args = {"ld.lld", "-shared", "--no-undefined", "-z", "noexecstack", "-z", "relro", "-z", "now",
-                                   "--build-id=none", "--hash-style=gnu", "--threads=1", "-O0", "--strip-all",
-                                   "--export-dynamic-symbol=" + exported, "-o", out_path};
+Status LinkShared(const std::vector<std::string>& object_paths, const std::string& exported,
+                  const std::string& out_path) {
+  std::vector<std::string> args = {"ld.lld",
+                                   "-shared",
+                                   "--no-undefined",
+                                   "-z",
+                                   "noexecstack",
+                                   "-z",
+                                   "relro",
+                                   "-z",
+                                   "now",
+                                   "--build-id=none",
+                                   "--hash-style=gnu",
+                                   "--threads=1",
+                                   "-O0",
+                                   "--strip-all",
+                                   "--export-dynamic-symbol=" + exported,
+                                   "-o",
+                                   out_path};
   args.insert(args.end(), object_paths.begin(), object_paths.end());
   std::vector<const char*> argv;
   for (const std::string& a : args) argv.push_back(a.c_str());

@@ -30,7 +30,8 @@ class SpillCounter : public llvm::DiagnosticHandler {
     int64_t n = 0;
     for (const auto& arg : remark->getArgs()) {
       long long v = 0;
-      if (llvm::StringRef(arg.Key).starts_with("Num") && !llvm::StringRef(arg.Val).getAsInteger(10, v) &&
+      if (llvm::StringRef(arg.Key).starts_with("Num") &&
+          !llvm::StringRef(arg.Val).getAsInteger(10, v) &&
           (arg.Key == "NumSpills" || arg.Key == "NumReloads")) {
         n += v;
       }
@@ -68,8 +69,9 @@ StatusOr<llvm::TargetMachine*> MachineFor(const Target& t) {
   static const bool initialized = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    // Loop strength reduction is a quarter of the compile time and gains nothing here: addresses already come as one
-    // pointer per loop level plus constants (measured: equal speed on three convolutions). There is no other switch.
+    // Loop strength reduction is a quarter of the compile time and gains nothing here: addresses
+    // already come as one pointer per loop level plus constants (measured: equal speed on three
+    // convolutions). There is no other switch.
     const char* options[] = {"whet", "-disable-lsr"};
     llvm::cl::ParseCommandLineOptions(2, options);
     return true;
@@ -80,8 +82,9 @@ StatusOr<llvm::TargetMachine*> MachineFor(const Target& t) {
   if (!target) return InvalidArgument("no code generator for '{}': {}", TripleOf(t), error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  slot.reset(target->createTargetMachine(TripleOf(t), BaseCpu(t), FeatureString(t), options, llvm::Reloc::PIC_,
-                                         llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  slot.reset(target->createTargetMachine(TripleOf(t), BaseCpu(t), FeatureString(t), options,
+                                         llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                         llvm::CodeGenOptLevel::Default));
   return slot.get();
 }
 
@@ -115,7 +118,8 @@ Status OptimizeModule(llvm::Module& m, const Target& target) {
   WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
   std::string error;
   llvm::raw_string_ostream os(error);
-  if (llvm::verifyModule(m, &os)) return Internal("generated code is malformed: {}", error.substr(0, 2000));
+  if (llvm::verifyModule(m, &os))
+    return Internal("generated code is malformed: {}", error.substr(0, 2000));
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cam;
@@ -126,8 +130,9 @@ Status OptimizeModule(llvm::Module& m, const Target& target) {
   pb.registerFunctionAnalyses(fam);
   pb.registerLoopAnalyses(lam);
   pb.crossRegisterProxies(lam, fam, cam, mam);
-  // Kernels arrive as explicit vector code, unrolled where the schedule says so, addresses at their loop level. They need
-  // values in registers and common subexpressions merged; the rest of -O3 (hoisting too) costs time and gains nothing.
+  // Kernels arrive as explicit vector code, unrolled where the schedule says so, addresses at their
+  // loop level. They need values in registers and common subexpressions merged; the rest of -O3
+  // (hoisting too) costs time and gains nothing.
   llvm::FunctionPassManager fpm;
   fpm.addPass(llvm::PromotePass());
   fpm.addPass(llvm::SimplifyCFGPass());
@@ -150,11 +155,13 @@ StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target) {
   return std::string(bytes.data(), bytes.size());
 }
 
-StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix, const Target& target) {
+StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix,
+                                    const Target& target) {
   WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
   ObjectCode r;
   if (program.prepack.body) {
-    WHET_ASSIGN_OR_RETURN(r.prepack, EmitProgram(*h.module, program.prepack, prefix + "_pre", target));
+    WHET_ASSIGN_OR_RETURN(r.prepack,
+                          EmitProgram(*h.module, program.prepack, prefix + "_pre", target));
   }
   WHET_ASSIGN_OR_RETURN(r.main, EmitProgram(*h.module, program.main, prefix, target));
   WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
@@ -164,7 +171,8 @@ StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::str
   return r;
 }
 
-StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix, const Target& target) {
+StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix,
+                                 const Target& target) {
   WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
   WHET_RETURN_IF_ERROR(EmitProgram(*h.module, program.main, prefix, target).status());
   WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
@@ -180,7 +188,10 @@ namespace {
 class ModelEmitter {
  public:
   ModelEmitter(llvm::Module& m, const ModelDesc& d)
-      : m_(m), d_(d), i32_(llvm::Type::getInt32Ty(m.getContext())), i64_(llvm::Type::getInt64Ty(m.getContext())),
+      : m_(m),
+        d_(d),
+        i32_(llvm::Type::getInt32Ty(m.getContext())),
+        i64_(llvm::Type::getInt64Ty(m.getContext())),
         ptr_(llvm::PointerType::get(m.getContext(), 0)) {}
 
   void Run(const Target& target) {
@@ -188,22 +199,43 @@ class ModelEmitter {
     for (const TensorDesc& t : d_.tensors) {
       std::vector<llvm::Constant*> dims;
       for (int64_t v : t.shape) dims.push_back(I64(v));
-      tensors.push_back(Struct({nullptr, I32(t.storage), I32(static_cast<int>(t.dtype)), I32(static_cast<int64_t>(t.shape.size())),
-                                Array(i64_, dims), I64(t.offset), I64(t.bytes), Text(t.name)}));
+      tensors.push_back(Struct({nullptr, I32(t.storage), I32(static_cast<int>(t.dtype)),
+                                I32(static_cast<int64_t>(t.shape.size())), Array(i64_, dims),
+                                I64(t.offset), I64(t.bytes), Text(t.name)}));
     }
     for (const KernelDesc& k : d_.kernels) {
       std::vector<llvm::Constant*> phases;
-      for (const PhaseSymbol& p : k.phases) phases.push_back(Struct({nullptr, I32(0), Phase(p.symbol), I64(p.extent)}));
-      kernels.push_back(Struct({nullptr, I32(static_cast<int64_t>(phases.size())), Table(phases), I64(k.scratch_bytes), I32(k.n_buffers), I32(0), Text(k.workload)}));
+      for (const PhaseSymbol& p : k.phases)
+        phases.push_back(Struct({nullptr, I32(0), Phase(p.symbol), I64(p.extent)}));
+      kernels.push_back(Struct({nullptr, I32(static_cast<int64_t>(phases.size())), Table(phases),
+                                I64(k.scratch_bytes), I32(k.n_buffers), I32(0), Text(k.workload)}));
     }
-    llvm::Constant* model = Struct(
-        {nullptr, I32(1), Text(d_.name), Text(d_.target), Text(d_.features), Text(d_.metadata),
-         I32(static_cast<int64_t>(tensors.size())), I32(static_cast<int64_t>(kernels.size())), Table(tensors), Table(kernels), I32(d_.n_inputs), I32(d_.n_outputs),
-         I32(static_cast<int64_t>(d_.prepack_steps.size())), I32(static_cast<int64_t>(d_.steps.size())), Steps(d_.prepack_steps), Steps(d_.steps),
-         I64(d_.arena_bytes), I64(d_.packed_bytes), ConstantsPointer(), I64(d_.constants_bytes), I32(0), I32(0)});
+    llvm::Constant* model = Struct({nullptr,
+                                    I32(1),
+                                    Text(d_.name),
+                                    Text(d_.target),
+                                    Text(d_.features),
+                                    Text(d_.metadata),
+                                    I32(static_cast<int64_t>(tensors.size())),
+                                    I32(static_cast<int64_t>(kernels.size())),
+                                    Table(tensors),
+                                    Table(kernels),
+                                    I32(d_.n_inputs),
+                                    I32(d_.n_outputs),
+                                    I32(static_cast<int64_t>(d_.prepack_steps.size())),
+                                    I32(static_cast<int64_t>(d_.steps.size())),
+                                    Steps(d_.prepack_steps),
+                                    Steps(d_.steps),
+                                    I64(d_.arena_bytes),
+                                    I64(d_.packed_bytes),
+                                    ConstantsPointer(),
+                                    I64(d_.constants_bytes),
+                                    I32(0),
+                                    I32(0)});
     llvm::Constant* global = Global(model);
     auto* type = llvm::FunctionType::get(ptr_, {}, false);
-    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, "whet_model_" + d_.name + "_v1", m_);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage,
+                                     "whet_model_" + d_.name + "_v1", m_);
     SetFunctionTarget(*f, target);
     auto* block = llvm::BasicBlock::Create(m_.getContext(), "", f);
     llvm::ReturnInst::Create(m_.getContext(), global, block);
@@ -214,10 +246,13 @@ class ModelEmitter {
   llvm::Constant* I64(int64_t v) { return llvm::ConstantInt::get(i64_, v); }
   llvm::Constant* Null() { return llvm::ConstantPointerNull::get(ptr_); }
   llvm::Constant* Global(llvm::Constant* c) {
-    auto* g = new llvm::GlobalVariable(m_, c->getType(), true, llvm::GlobalValue::PrivateLinkage, c, "d");
+    auto* g =
+        new llvm::GlobalVariable(m_, c->getType(), true, llvm::GlobalValue::PrivateLinkage, c, "d");
     return g;
   }
-  llvm::Constant* Text(const std::string& s) { return Global(llvm::ConstantDataArray::getString(m_.getContext(), s)); }
+  llvm::Constant* Text(const std::string& s) {
+    return Global(llvm::ConstantDataArray::getString(m_.getContext(), s));
+  }
   // A leading null stands for the struct's own size, known once its type is.
   llvm::Constant* Struct(std::vector<llvm::Constant*> fields) {
     fields[0] = I32(0);
@@ -228,12 +263,16 @@ class ModelEmitter {
     return llvm::ConstantStruct::get(type, fields);
   }
   llvm::Constant* Array(llvm::Type* t, const std::vector<llvm::Constant*>& v) {
-    return v.empty() ? Null() : Global(llvm::ConstantArray::get(llvm::ArrayType::get(t, v.size()), v));
+    return v.empty() ? Null()
+                     : Global(llvm::ConstantArray::get(llvm::ArrayType::get(t, v.size()), v));
   }
-  llvm::Constant* Table(const std::vector<llvm::Constant*>& v) { return v.empty() ? Null() : Array(v[0]->getType(), v); }
+  llvm::Constant* Table(const std::vector<llvm::Constant*>& v) {
+    return v.empty() ? Null() : Array(v[0]->getType(), v);
+  }
   llvm::Constant* Phase(const std::string& symbol) {
     if (auto* f = m_.getFunction(symbol)) return f;
-    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(m_.getContext()), {ptr_, ptr_, ptr_, i64_, i64_}, false);
+    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(m_.getContext()),
+                                         {ptr_, ptr_, ptr_, i64_, i64_}, false);
     auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, m_);
     f->setVisibility(llvm::GlobalValue::HiddenVisibility);
     return f;
@@ -249,7 +288,9 @@ class ModelEmitter {
   }
   llvm::Constant* ConstantsPointer() {
     if (d_.constants_symbol.empty()) return Null();
-    auto* g = new llvm::GlobalVariable(m_, llvm::Type::getInt8Ty(m_.getContext()), true, llvm::GlobalValue::ExternalLinkage, nullptr, d_.constants_symbol);
+    auto* g =
+        new llvm::GlobalVariable(m_, llvm::Type::getInt8Ty(m_.getContext()), true,
+                                 llvm::GlobalValue::ExternalLinkage, nullptr, d_.constants_symbol);
     g->setVisibility(llvm::GlobalValue::HiddenVisibility);
     return g;
   }
@@ -265,7 +306,9 @@ class ModelEmitter {
 
 StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target) {
   for (char c : model.name) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') return InvalidArgument("model name '{}' has a character other than letters, digits and '_'", model.name);
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_')
+      return InvalidArgument("model name '{}' has a character other than letters, digits and '_'",
+                             model.name);
   }
   WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule("model", target));
   ModelEmitter(*h.module, model).Run(target);
@@ -275,7 +318,9 @@ StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target
 Status WarmUp(const Target& target) {
   te::Builder b;
   auto x = b.Input("x", DType::kF32, {64}, false);
-  auto y = b.Compute("y", DType::kF32, {{"i", 64}}, [&](const std::vector<expr::Expr>& i) { return expr::Load(x, i) + expr::Float(1); });
+  auto y = b.Compute("y", DType::kF32, {{"i", 64}}, [&](const std::vector<expr::Expr>& i) {
+    return expr::Load(x, i) + expr::Float(1);
+  });
   const auto id = expr::IndexMap::Identity(1);
   WHET_ASSIGN_OR_RETURN(loop::Program p, loop::FromTe("warm", b.Finish({y}), {id}, {id}));
   WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(p));

@@ -10,7 +10,8 @@
 
 namespace whet::codegen {
 
-// A module for the target, with its data layout, in a context that counts the register allocator's spills.
+// A module for the target, with its data layout, in a context that counts the register allocator's
+// spills.
 struct ModuleHolder {
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
@@ -22,6 +23,7 @@ Status OptimizeModule(llvm::Module& m, const Target& target);
 StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target);
 
 // Fills the module with the program's phases (backend_cpu.cc).
-StatusOr<KernelCode> EmitProgram(llvm::Module& m, const loop::Program& p, const std::string& prefix, const Target& target);
+StatusOr<KernelCode> EmitProgram(llvm::Module& m, const loop::Program& p, const std::string& prefix,
+                                 const Target& target);
 
 }  // namespace whet::codegen

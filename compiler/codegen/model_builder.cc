@@ -54,7 +54,8 @@ struct BuiltTask {
 // Runs prepack kernels: natively through a library made of the same objects, or interpreted.
 class Prepacker {
  public:
-  Prepacker(const std::vector<BuiltTask>& tasks, const std::vector<std::string>& objects, const Target& target, const std::string& dir)
+  Prepacker(const std::vector<BuiltTask>& tasks, const std::vector<std::string>& objects,
+            const Target& target, const std::string& dir)
       : tasks_(tasks) {
     const Target host = Target::Host();
     bool runs_here = target.arch == host.arch;
@@ -66,7 +67,8 @@ class Prepacker {
   }
 
   // `constants` by buffer name; the packed buffers' bytes come back by name.
-  StatusOr<std::map<std::string, std::string>> Run(int task, const std::map<std::string, const std::string*>& constants) {
+  StatusOr<std::map<std::string, std::string>> Run(
+      int task, const std::map<std::string, const std::string*>& constants) {
     WHET_RETURN_IF_ERROR(load_status_);
     const loop::Program& p = tasks_[task].lowered.prepack;
     std::map<std::string, std::string> out;
@@ -90,13 +92,16 @@ class Prepacker {
       std::vector<char> scratch(tasks_[task].code.prepack.scratch_bytes + WHET_ALIGNMENT);
       auto* aligned = reinterpret_cast<char*>(Aligned(reinterpret_cast<intptr_t>(scratch.data())));
       const whet_kernel& k = model_->kernels[kernel_of_[task]];
-      for (uint32_t i = 0; i < k.n_phases; ++i) k.phases[i].fn(buffers.data(), aligned, nullptr, 0, k.phases[i].extent);
+      for (uint32_t i = 0; i < k.n_phases; ++i)
+        k.phases[i].fn(buffers.data(), aligned, nullptr, 0, k.phases[i].extent);
       return out;
     }
     loop::Memory memory;
     for (const loop::Param& param : p.params) {
       if (param.role != loop::Role::kInput) continue;
-      if (param.buffer->dtype != DType::kF32) return Unimplemented("packing {} weights for another machine", ToString(param.buffer->dtype));
+      if (param.buffer->dtype != DType::kF32)
+        return Unimplemented("packing {} weights for another machine",
+                             ToString(param.buffer->dtype));
       const std::string& bytes = *constants.at(param.buffer->name);
       const auto* f = reinterpret_cast<const float*>(bytes.data());
       memory[param.buffer->name].assign(f, f + bytes.size() / 4);
@@ -104,13 +109,15 @@ class Prepacker {
     WHET_RETURN_IF_ERROR(loop::Interpret(p, memory));
     for (auto& [name, bytes] : out) {
       auto* f = reinterpret_cast<float*>(bytes.data());
-      std::transform(memory[name].begin(), memory[name].end(), f, [](double v) { return static_cast<float>(v); });
+      std::transform(memory[name].begin(), memory[name].end(), f,
+                     [](double v) { return static_cast<float>(v); });
     }
     return out;
   }
 
  private:
-  Status Load(const std::vector<std::string>& objects, const Target& target, const std::string& dir) {
+  Status Load(const std::vector<std::string>& objects, const Target& target,
+              const std::string& dir) {
     ModelDesc d;
     d.name = "prepack";
     d.target = target.ToString();
@@ -126,7 +133,8 @@ class Prepacker {
     paths.push_back(dir + "/prepack.o");
     WHET_RETURN_IF_ERROR(LinkShared(paths, "whet_model_prepack_v1", dir + "/prepack.so"));
     library_ = dlopen((dir + "/prepack.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    auto fn = library_ ? reinterpret_cast<whet_model_fn>(dlsym(library_, "whet_model_prepack_v1")) : nullptr;
+    auto fn = library_ ? reinterpret_cast<whet_model_fn>(dlsym(library_, "whet_model_prepack_v1"))
+                       : nullptr;
     if (!fn) return Internal("cannot load the prepack kernels: {}", dlerror());
     model_ = fn();
     return OkStatus();
@@ -165,7 +173,8 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target&
     WHET_ASSIGN_OR_RETURN(schedule::Schedule s, space.Apply(space.Default()));
     scheduled = s.program();
   } else {
-    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, schedule::Schedule::Replay(task.initial, task.trace));
+    WHET_ASSIGN_OR_RETURN(schedule::Schedule s,
+                          schedule::Schedule::Replay(task.initial, task.trace));
     scheduled = s.program();
   }
   BuiltTask b;
@@ -176,7 +185,8 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target&
 
 class Assembler {
  public:
-  Assembler(const ModelSpec& spec, const std::vector<BuiltTask>& tasks) : spec_(spec), tasks_(tasks) {}
+  Assembler(const ModelSpec& spec, const std::vector<BuiltTask>& tasks)
+      : spec_(spec), tasks_(tasks) {}
 
   Status Run(Prepacker& prepacker) {
     d_.name = spec_.name;
@@ -184,18 +194,22 @@ class Assembler {
     d_.features = Join(spec_.target.features);
     d_.metadata = spec_.metadata;
     for (const ModelTensor& t : spec_.tensors) {
-      const int storage = t.kind == TensorKind::kInput ? WHET_INPUT : t.kind == TensorKind::kOutput ? WHET_OUTPUT
-                          : t.kind == TensorKind::kConstant ? WHET_CONSTANT : WHET_ARENA;
+      const int storage = t.kind == TensorKind::kInput      ? WHET_INPUT
+                          : t.kind == TensorKind::kOutput   ? WHET_OUTPUT
+                          : t.kind == TensorKind::kConstant ? WHET_CONSTANT
+                                                            : WHET_ARENA;
       d_.n_inputs += t.kind == TensorKind::kInput;
       d_.n_outputs += t.kind == TensorKind::kOutput;
       d_.tensors.push_back({storage, t.dtype, t.shape, 0, t.bytes, t.name});
       lifetimes_.push_back({t.bytes, -1, -1});
     }
     for (const BuiltTask& t : tasks_) {
-      d_.kernels.push_back({t.code.main.phases, t.code.main.scratch_bytes, static_cast<int>(t.code.main.params.size()), ""});
+      d_.kernels.push_back({t.code.main.phases, t.code.main.scratch_bytes,
+                            static_cast<int>(t.code.main.params.size()), ""});
     }
     for (size_t t = 0; t < tasks_.size(); ++t) d_.kernels[t].workload = spec_.tasks[t].workload;
-    for (size_t s = 0; s < spec_.steps.size(); ++s) WHET_RETURN_IF_ERROR(AddStep(static_cast<int>(s), prepacker));
+    for (size_t s = 0; s < spec_.steps.size(); ++s)
+      WHET_RETURN_IF_ERROR(AddStep(static_cast<int>(s), prepacker));
     PlaceArena();
     d_.constants_bytes = static_cast<int64_t>(constants_.bytes().size());
     if (d_.constants_bytes) d_.constants_symbol = "whet_constants";
@@ -211,14 +225,17 @@ class Assembler {
     const BuiltTask& task = tasks_[step.task];
     const loop::Program& initial = spec_.tasks[step.task].initial;
     if (initial.params.size() != step.tensors.size()) {
-      return Internal("step '{}' has {} tensors, its workload {}", step.label, step.tensors.size(), initial.params.size());
+      return Internal("step '{}' has {} tensors, its workload {}", step.label, step.tensors.size(),
+                      initial.params.size());
     }
     std::map<std::string, int> tensor_of;
     std::map<std::string, const std::string*> constants;
     for (size_t i = 0; i < initial.params.size(); ++i) {
       const expr::Buffer& b = initial.params[i].buffer;
       const ModelTensor& t = spec_.tensors[step.tensors[i]];
-      if (Bytes(b) != t.bytes) return Internal("step '{}': tensor {} has {} bytes, its workload {}", step.label, i, t.bytes, Bytes(b));
+      if (Bytes(b) != t.bytes)
+        return Internal("step '{}': tensor {} has {} bytes, its workload {}", step.label, i,
+                        t.bytes, Bytes(b));
       tensor_of[b->name] = step.tensors[i];
       if (t.kind == TensorKind::kConstant) constants[b->name] = &t.data;
     }
@@ -240,7 +257,12 @@ class Assembler {
         continue;
       }
       const bool is_packed = packed.count(name) > 0;
-      TensorDesc t{is_packed ? WHET_CONSTANT : WHET_ARENA, p.buffer->dtype, p.buffer->shape, 0, Bytes(p.buffer), ""};
+      TensorDesc t{is_packed ? WHET_CONSTANT : WHET_ARENA,
+                   p.buffer->dtype,
+                   p.buffer->shape,
+                   0,
+                   Bytes(p.buffer),
+                   ""};
       if (is_packed) t.offset = constants_.Add(packed[name]);
       out.tensors.push_back(static_cast<uint32_t>(d_.tensors.size()));
       d_.tensors.push_back(t);
@@ -283,11 +305,13 @@ int64_t PlanMemory(const std::vector<Lifetime>& buffers, std::vector<int64_t>* o
   offsets->assign(buffers.size(), 0);
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers[a].bytes > buffers[b].bytes; });
   std::vector<size_t> placed;
   int64_t total = 0;
   for (size_t i : order) {
-    // Gaps between the already placed buffers that are alive at the same time; the lowest that fits.
+    // Gaps between the already placed buffers that are alive at the same time; the lowest that
+    // fits.
     std::vector<std::pair<int64_t, int64_t>> taken;
     for (size_t j : placed) {
       if (buffers[j].first <= buffers[i].last && buffers[i].first <= buffers[j].last) {
@@ -309,13 +333,15 @@ int64_t PlanMemory(const std::vector<Lifetime>& buffers, std::vector<int64_t>* o
 
 StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_path) {
   TempDir dir;
-  if (dir.path.empty()) return Unavailable("cannot make a temporary directory: {}", std::strerror(errno));
+  if (dir.path.empty())
+    return Unavailable("cannot make a temporary directory: {}", std::strerror(errno));
   std::vector<BuiltTask> tasks;
   std::vector<std::string> objects;
   ModelStats stats;
   for (size_t i = 0; i < spec.tasks.size(); ++i) {
     auto built = BuildTask(spec.tasks[i], i, spec.target);
-    if (!built.ok()) return Annotate(built.status(), fmt::format("task {} ({})", i, spec.tasks[i].workload));
+    if (!built.ok())
+      return Annotate(built.status(), fmt::format("task {} ({})", i, spec.tasks[i].workload));
     objects.push_back(fmt::format("{}/t{}.o", dir.path, i));
     WHET_RETURN_IF_ERROR(WriteFile(objects.back(), built->code.object));
     stats.code_bytes += static_cast<int64_t>(built->code.object.size());
@@ -329,7 +355,8 @@ StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_pa
   stats.arena_bytes = assembler.desc().arena_bytes;
   if (stats.constant_bytes) {
     objects.push_back(dir.path + "/constants.o");
-    WHET_RETURN_IF_ERROR(WriteFile(objects.back(), DataObject("whet_constants", assembler.constants(), spec.target)));
+    WHET_RETURN_IF_ERROR(WriteFile(
+        objects.back(), DataObject("whet_constants", assembler.constants(), spec.target)));
   }
   WHET_ASSIGN_OR_RETURN(std::string descriptor, GenerateModel(assembler.desc(), spec.target));
   objects.push_back(dir.path + "/model.o");

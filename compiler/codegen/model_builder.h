@@ -1,6 +1,7 @@
-// Builds a whole model's shared library: schedules, generates and links the kernels of all tasks, runs their prepack
-// kernels on the weights (compiled code when this machine can run it, the interpreter when it can not), lays out constants
-// and activations, writes the descriptor. Single-threaded; one build per process, because lld is in it.
+// Builds a whole model's shared library: schedules, generates and links the kernels of all tasks,
+// runs their prepack kernels on the weights (compiled code when this machine can run it, the
+// interpreter when it can not), lays out constants and activations, writes the descriptor.
+// Single-threaded; one build per process, because lld is in it.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,9 +13,9 @@
 namespace whet::codegen {
 
 struct ModelTask {
-  std::string workload;    // fingerprint, 32 hex digits
+  std::string workload;  // fingerprint, 32 hex digits
   loop::Program initial;
-  schedule::Trace trace;   // no instructions: the default schedule
+  schedule::Trace trace;  // no instructions: the default schedule
 };
 
 enum class TensorKind { kInput, kOutput, kConstant, kInternal };
@@ -22,10 +23,11 @@ enum class TensorKind { kInput, kOutput, kConstant, kInternal };
 struct ModelTensor {
   TensorKind kind = TensorKind::kInternal;
   DType dtype = DType::kF32;
-  std::vector<int64_t> shape;  // of inputs and outputs: as the model says; of others for information
+  // Of inputs and outputs: as the model says; of others for information.
+  std::vector<int64_t> shape;
   int64_t bytes = 0;
-  std::string name;            // inputs and outputs
-  std::string data;            // constants: `bytes` bytes in the order the kernels read
+  std::string name;  // inputs and outputs
+  std::string data;  // constants: `bytes` bytes in the order the kernels read
 };
 
 struct ModelStep {
@@ -49,11 +51,13 @@ struct ModelStats {
   int64_t arena_bytes = 0;
 };
 
-// Writes `out_path` (via a temporary beside it). Errors: a trace that does not replay (names the task), an unwritable path.
+// Writes `out_path` (via a temporary beside it). Errors: a trace that does not replay (names the
+// task), an unwritable path.
 StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_path);
 
-// Offsets for buffers that live during [first, last] steps so that no two that are alive together overlap; returns the
-// total. Greedy by size, largest first (Pisarchyk and Lee 2020), ties by index.
+// Offsets for buffers that live during [first, last] steps so that no two that are alive together
+// overlap; returns the total. Greedy by size, largest first (Pisarchyk and Lee 2020), ties by
+// index.
 struct Lifetime {
   int64_t bytes = 0;
   int first = 0;

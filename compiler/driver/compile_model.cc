@@ -37,7 +37,9 @@ struct ScratchFolder {
 // Tensors and steps of the request. Values that share bytes (views) share a tensor.
 class RequestWriter {
  public:
-  RequestWriter(const PreparedModel& m, const std::vector<TaskRecord>& records, v1::ModelBuildRequest& out) : m_(m), g_(m.graph), out_(out) {
+  RequestWriter(const PreparedModel& m, const std::vector<TaskRecord>& records,
+                v1::ModelBuildRequest& out)
+      : m_(m), g_(m.graph), out_(out) {
     for (size_t i = 0; i < m.partition.tasks.size(); ++i) {
       v1::ModelTask* t = out.add_tasks();
       t->set_workload(m.partition.tasks[i].workload.ToString());
@@ -46,10 +48,12 @@ class RequestWriter {
   }
 
   Status Run() {
-    for (graph::ValueId v : g_.inputs) Add(v, v1::ModelTensor::INPUT, g_.values[v].name, g_.type(v).shape);
+    for (graph::ValueId v : g_.inputs)
+      Add(v, v1::ModelTensor::INPUT, g_.values[v].name, g_.type(v).shape);
     for (const graph::GraphOutput& o : g_.outputs) {
       const graph::ValueId root = m_.partition.storage[o.value];
-      if (tensor_of_.count(root)) return Internal("output '{}' shares its bytes with another input or output", o.name);
+      if (tensor_of_.count(root))
+        return Internal("output '{}' shares its bytes with another input or output", o.name);
       Add(root, v1::ModelTensor::OUTPUT, o.name, g_.type(o.value).shape);
     }
     for (const fusion::Group& group : m_.partition.groups) {
@@ -64,7 +68,8 @@ class RequestWriter {
   }
 
  private:
-  uint32_t Add(graph::ValueId v, v1::ModelTensor::Kind kind, const std::string& name, const std::vector<int64_t>& shape) {
+  uint32_t Add(graph::ValueId v, v1::ModelTensor::Kind kind, const std::string& name,
+               const std::vector<int64_t>& shape) {
     v1::ModelTensor* t = out_.add_tensors();
     t->set_kind(kind);
     t->set_dtype(static_cast<uint32_t>(g_.type(v).dtype));
@@ -73,7 +78,8 @@ class RequestWriter {
     t->set_name(name);
     if (kind == v1::ModelTensor::CONSTANT) {
       const graph::TensorType& type = g_.type(v);
-      t->set_data(type.IsRowMajor() ? g_.constant(v)->bytes() : fusion::PhysicalBytes(type, g_.constant(v)->Doubles()));
+      t->set_data(type.IsRowMajor() ? g_.constant(v)->bytes()
+                                    : fusion::PhysicalBytes(type, g_.constant(v)->Doubles()));
     }
     return tensor_of_[v] = static_cast<uint32_t>(out_.tensors_size() - 1);
   }
@@ -81,7 +87,8 @@ class RequestWriter {
   uint32_t Tensor(graph::ValueId v) {
     auto it = tensor_of_.find(v);
     if (it != tensor_of_.end()) return it->second;
-    return Add(v, g_.constant(v) ? v1::ModelTensor::CONSTANT : v1::ModelTensor::INTERNAL, "", g_.type(v).PhysicalShape());
+    return Add(v, g_.constant(v) ? v1::ModelTensor::CONSTANT : v1::ModelTensor::INTERNAL, "",
+               g_.type(v).PhysicalShape());
   }
 
   const PreparedModel& m_;
@@ -96,7 +103,8 @@ std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& o
   j["codegen"] = kCodegenVersion;
   j["threads"] = options.threads;
   for (const TaskInfo& t : tasks) {
-    nlohmann::json o = {{"name", t.name}, {"op", t.op_summary}, {"workload", t.fingerprint}, {"source", t.source}, {"count", t.count}, {"flops", t.flops}};
+    nlohmann::json o = {{"name", t.name},     {"op", t.op_summary}, {"workload", t.fingerprint},
+                        {"source", t.source}, {"count", t.count},   {"flops", t.flops}};
     if (!t.reason.empty()) o["reason"] = t.reason;
     j["tasks"].push_back(std::move(o));
   }
@@ -105,11 +113,14 @@ std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& o
 
 StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
   ScratchFolder folder;
-  if (folder.path.empty()) return Unavailable("cannot make a temporary folder in '{}'", std::filesystem::temp_directory_path().string());
+  if (folder.path.empty())
+    return Unavailable("cannot make a temporary folder in '{}'",
+                       std::filesystem::temp_directory_path().string());
   const std::string in = folder.path + "/request", out = folder.path + "/reply";
   {
     std::ofstream file(in, std::ios::binary);
-    if (!request.SerializeToOstream(&file) || !file.flush()) return Unavailable("cannot write '{}'; is the disk full?", in);
+    if (!request.SerializeToOstream(&file) || !file.flush())
+      return Unavailable("cannot write '{}'; is the disk full?", in);
   }
   SpawnOptions spawn;
   WHET_ASSIGN_OR_RETURN(spawn.program, FindProgram("whet-builder"));
@@ -120,7 +131,8 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
   v1::ModelBuildReply reply;
   std::ifstream file(out, std::ios::binary);
   if (!file || !reply.ParseFromIstream(&file)) {
-    return Internal("whet-builder gave no answer: it {}", status ? DescribeWaitStatus(*status) : "did not end");
+    return Internal("whet-builder gave no answer: it {}",
+                    status ? DescribeWaitStatus(*status) : "did not end");
   }
   if (!reply.ok()) return Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
   return reply;
@@ -162,8 +174,10 @@ StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
   auto describe = [&](const std::string& name, graph::ValueId v) {
     return ValueInfo{name, std::string(ToString(m.graph.type(v).dtype)), m.graph.type(v).shape};
   };
-  for (graph::ValueId v : m.graph.inputs) info.inputs.push_back(describe(m.graph.values[v].name, v));
-  for (const graph::GraphOutput& o : m.graph.outputs) info.outputs.push_back(describe(o.name, o.value));
+  for (graph::ValueId v : m.graph.inputs)
+    info.inputs.push_back(describe(m.graph.values[v].name, v));
+  for (const graph::GraphOutput& o : m.graph.outputs)
+    info.outputs.push_back(describe(o.name, o.value));
   info.tasks = DescribeTasks(m, records);
   info.nodes = m.file_nodes;
   for (const graph::Value& v : m.graph.values) {

@@ -16,7 +16,9 @@ namespace whet::driver {
 namespace {
 
 StatusOr<std::vector<TaskRecord>> FromLog(const PreparedModel& m, const ModelOptions& options) {
-  WHET_ASSIGN_OR_RETURN(std::unique_ptr<db::LogReader> log, db::LogReader::Open(options.db, {.check = db::ReaderOptions::Check::kFull}));
+  WHET_ASSIGN_OR_RETURN(
+      std::unique_ptr<db::LogReader> log,
+      db::LogReader::Open(options.db, {.check = db::ReaderOptions::Check::kFull}));
   for (const std::string& w : log->warnings()) fmt::print(stderr, "warning: {}\n", w);
   std::vector<TaskRecord> records;
   for (const fusion::Task& t : m.partition.tasks) {
@@ -53,7 +55,9 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
   }
   WHET_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(options.server));
   WHET_ASSIGN_OR_RETURN(v1::GetRecordsReply reply, client->Records(request));
-  if (reply.records_size() != request.queries_size()) return Unavailable("server '{}' answered {} of {} queries", options.server, reply.records_size(), request.queries_size());
+  if (reply.records_size() != request.queries_size())
+    return Unavailable("server '{}' answered {} of {} queries", options.server,
+                       reply.records_size(), request.queries_size());
   std::vector<TaskRecord> records;
   for (const v1::RecordReply& r : reply.records()) {
     TaskRecord out;
@@ -73,8 +77,10 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
 
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
   if (!options.bindings.empty()) {
-    return InvalidArgument("--bind {}={}: this version binds no symbolic dimensions by name; give the whole shape with --shape", options.bindings.begin()->first,
-                           options.bindings.begin()->second);
+    return InvalidArgument(
+        "--bind {}={}: this version binds no symbolic dimensions by name; give the whole shape "
+        "with --shape",
+        options.bindings.begin()->first, options.bindings.begin()->second);
   }
   onnx::ImportOptions import;
   import.shapes = options.shapes;
@@ -99,7 +105,8 @@ StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& m, const Mode
   return none;
 }
 
-std::vector<TaskInfo> DescribeTasks(const PreparedModel& m, const std::vector<TaskRecord>& records) {
+std::vector<TaskInfo> DescribeTasks(const PreparedModel& m,
+                                    const std::vector<TaskRecord>& records) {
   std::vector<TaskInfo> out;
   for (size_t i = 0; i < m.partition.tasks.size(); ++i) {
     const fusion::Task& t = m.partition.tasks[i];

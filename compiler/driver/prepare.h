@@ -1,4 +1,5 @@
-// A model file, imported, specialised, optimised and cut into tasks: what compile, inspect, verify and tune start from.
+// A model file, imported, specialised, optimised and cut into tasks: what compile, inspect, verify
+// and tune start from.
 #pragma once
 #include <functional>
 
@@ -12,7 +13,7 @@ namespace whet::driver {
 struct PreparedModel {
   Target target;
   int64_t file_nodes = 0;  // after import, before the passes
-  graph::Graph graph;  // after the passes
+  graph::Graph graph;      // after the passes
   fusion::Partition partition;
 };
 
@@ -26,10 +27,12 @@ struct TaskRecord {
   std::string reason;
   double default_ns = 0, best_ns = 0, ratio = 0;
 };
-StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& model, const ModelOptions& options);
+StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& model,
+                                              const ModelOptions& options);
 
 // One line per distinct task, with its record.
-std::vector<TaskInfo> DescribeTasks(const PreparedModel& model, const std::vector<TaskRecord>& records);
+std::vector<TaskInfo> DescribeTasks(const PreparedModel& model,
+                                    const std::vector<TaskRecord>& records);
 
 // "face_detection" of "models/face-detection.onnx": letters, digits and '_'.
 std::string ModelName(const std::string& path);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "compiler/driver/names.h"
+
 namespace whet::driver {
 namespace {
 
@@ -75,13 +77,16 @@ void Progress::Show(const v1::JobSnapshot& s) {
 }
 
 void Progress::ShowLines(const v1::JobSnapshot& s) {
+  std::vector<std::string> names;
+  for (const v1::TaskProgress& t : s.tasks()) names.push_back(t.name());
+  const std::string path = CommonPath(names);
   for (const v1::TaskProgress& t : s.tasks()) {
     if (!Ended(t) || !finished_.insert(t.name() + t.workload_fingerprint()).second) continue;
     std::string result = t.error().empty() ? "no valid trial" : t.error();
     if (t.default_ns() > 0 && t.best_ns() > 0)
       result = fmt::format("{:.4f} -> {:.4f} ms", t.default_ns() * 1e-6, t.best_ns() * 1e-6);
     fmt::print(stderr, "task {}/{}: {}; {} trials, {} failed: {}\n", finished_.size(),
-               s.tasks_size(), result, t.trials(), t.failed(), t.name());
+               s.tasks_size(), result, t.trials(), t.failed(), WithoutPath(t.name(), path));
   }
   const auto now = std::chrono::steady_clock::now();
   if (now - last_ < kLineEvery) return;

@@ -1,5 +1,6 @@
-// Compares an artifact with the reference evaluation of its model. Outputs are compared with the graph as imported, before
-// any pass has touched it; layers with the optimised graph, whose values the artifact's steps compute one by one.
+// Compares an artifact with the reference evaluation of its model. Outputs are compared with the
+// graph as imported, before any pass has touched it; layers with the optimised graph, whose values
+// the artifact's steps compute one by one.
 #include <cmath>
 #include <cstring>
 
@@ -18,7 +19,8 @@ graph::RefTensor ToReference(const whet_tensor& t, const void* data) {
   return r;
 }
 
-Difference Compare(const std::string& name, const graph::RefTensor& want, const std::vector<double>& got, const VerifyOptions& o) {
+Difference Compare(const std::string& name, const graph::RefTensor& want,
+                   const std::vector<double>& got, const VerifyOptions& o) {
   Difference d;
   d.name = name;
   d.elements = want.size();
@@ -28,7 +30,8 @@ Difference Compare(const std::string& name, const graph::RefTensor& want, const 
     const double e = want.value[i], g = got[i];
     const bool same = e == g || (std::isnan(e) && std::isnan(g));
     const double diff = same ? 0 : std::isfinite(e - g) ? std::fabs(e - g) : INFINITY;
-    const double bound = o.rtol > 0 || o.atol > 0 ? o.atol + o.rtol * std::fabs(e) : want.ErrAt(i) * 0x1p-24;
+    const double bound =
+        o.rtol > 0 || o.atol > 0 ? o.atol + o.rtol * std::fabs(e) : want.ErrAt(i) * 0x1p-24;
     d.outside += diff > bound;
     d.max_abs = std::max(d.max_abs, diff);
     if (diff - bound > worst_excess || i == 0) {
@@ -42,22 +45,27 @@ Difference Compare(const std::string& name, const graph::RefTensor& want, const 
   return d;
 }
 
-// Runs an artifact step by step on one thread, so that each step's results can be looked at before they are overwritten.
+// Runs an artifact step by step on one thread, so that each step's results can be looked at before
+// they are overwritten.
 class StepRunner {
  public:
-  StepRunner(const Model& model, const Buffers& io) : m_(model.desc()), arena_(m_.arena_bytes + 1), packed_(m_.packed_bytes + 1) {
+  StepRunner(const Model& model, const Buffers& io)
+      : m_(model.desc()), arena_(m_.arena_bytes + 1), packed_(m_.packed_bytes + 1) {
     for (uint32_t i = 0; i < m_.n_tensors; ++i) {
       const whet_tensor& t = m_.tensors[i];
       char* p = nullptr;
       if (i < m_.n_inputs) p = static_cast<char*>(const_cast<void*>(io.inputs()[i]));
-      if (i >= m_.n_inputs && i < m_.n_inputs + m_.n_outputs) p = static_cast<char*>(io.outputs()[i - m_.n_inputs]);
+      if (i >= m_.n_inputs && i < m_.n_inputs + m_.n_outputs)
+        p = static_cast<char*>(io.outputs()[i - m_.n_inputs]);
       if (t.storage == WHET_ARENA) p = static_cast<char*>(arena_.data()) + t.offset;
       if (t.storage == WHET_PACKED) p = static_cast<char*>(packed_.data()) + t.offset;
-      if (t.storage == WHET_CONSTANT) p = const_cast<char*>(static_cast<const char*>(m_.constants)) + t.offset;
+      if (t.storage == WHET_CONSTANT)
+        p = const_cast<char*>(static_cast<const char*>(m_.constants)) + t.offset;
       base_.push_back(p);
     }
     uint64_t scratch = 1;
-    for (uint32_t i = 0; i < m_.n_kernels; ++i) scratch = std::max(scratch, m_.kernels[i].scratch_bytes);
+    for (uint32_t i = 0; i < m_.n_kernels; ++i)
+      scratch = std::max(scratch, m_.kernels[i].scratch_bytes);
     scratch_.emplace(scratch);
     for (uint32_t i = 0; i < m_.n_prepack_steps; ++i) Run(m_.prepack_steps[i]);
   }
@@ -65,7 +73,8 @@ class StepRunner {
     const whet_kernel& k = m_.kernels[step.kernel];
     std::vector<void*> args;
     for (uint32_t i = 0; i < k.n_buffers; ++i) args.push_back(base_[step.tensors[i]]);
-    for (uint32_t p = 0; p < k.n_phases; ++p) k.phases[p].fn(args.data(), scratch_->data(), nullptr, 0, k.phases[p].extent);
+    for (uint32_t p = 0; p < k.n_phases; ++p)
+      k.phases[p].fn(args.data(), scratch_->data(), nullptr, 0, k.phases[p].extent);
   }
   const void* data(uint32_t tensor) const { return base_[tensor]; }
 
@@ -76,18 +85,25 @@ class StepRunner {
   std::vector<void*> base_;
 };
 
-Status CompareLayers(const PreparedModel& m, const Model& model, const Buffers& io, std::vector<graph::RefTensor> inputs,
-                     const VerifyOptions& options, VerifyReport& report) {
+Status CompareLayers(const PreparedModel& m, const Model& model, const Buffers& io,
+                     std::vector<graph::RefTensor> inputs, const VerifyOptions& options,
+                     VerifyReport& report) {
   const whet_model& desc = model.desc();
   if (desc.n_steps != m.partition.groups.size()) {
-    return FailedPrecondition("the artifact has {} steps, this compiler cuts the model into {}; compile it again to compare layers", desc.n_steps, m.partition.groups.size());
+    return FailedPrecondition(
+        "the artifact has {} steps, this compiler cuts the model into {}; compile it again to "
+        "compare layers",
+        desc.n_steps, m.partition.groups.size());
   }
-  WHET_ASSIGN_OR_RETURN(graph::Evaluation ref, graph::EvaluateModel(m.graph, std::move(inputs), {.want_err = true, .keep_all = true}));
+  WHET_ASSIGN_OR_RETURN(
+      graph::Evaluation ref,
+      graph::EvaluateModel(m.graph, std::move(inputs), {.want_err = true, .keep_all = true}));
   StepRunner runner(model, io);
   for (uint32_t s = 0; s < desc.n_steps; ++s) {
     runner.Run(desc.steps[s]);
     const fusion::Group& group = m.partition.groups[s];
-    // A group writes its outputs; which of the step's tensors that is follows from their size and place in the table.
+    // A group writes its outputs; which of the step's tensors that is follows from their size and
+    // place in the table.
     const graph::ValueId value = group.outputs[0];
     const graph::TensorType& type = m.graph.type(value);
     const whet_kernel& kernel = desc.kernels[desc.steps[s].kernel];
@@ -101,12 +117,16 @@ Status CompareLayers(const PreparedModel& m, const Model& model, const Buffers& 
         const whet_kernel& before = desc.kernels[desc.steps[p].kernel];
         for (uint32_t k = 0; k < before.n_buffers; ++k) is_input |= desc.steps[p].tensors[k] == t;
       }
-      if (written && !is_input && desc.tensors[t].bytes == static_cast<uint64_t>(type.bytes())) data = runner.data(t);
+      if (written && !is_input && desc.tensors[t].bytes == static_cast<uint64_t>(type.bytes()))
+        data = runner.data(t);
     }
     if (!data) return Internal("step '{}' writes nothing of {} bytes", group.label, type.bytes());
-    const auto physical = graph::ReadDoubles(type.dtype, {static_cast<const char*>(data), static_cast<size_t>(type.bytes())});
-    report.layers.push_back(Compare(group.label, ref.values[value], fusion::PhysicalToLogical(type, physical), options));
-    if (report.layers.back().outside && report.first_divergent_layer.empty()) report.first_divergent_layer = group.label;
+    const auto physical = graph::ReadDoubles(
+        type.dtype, {static_cast<const char*>(data), static_cast<size_t>(type.bytes())});
+    report.layers.push_back(Compare(group.label, ref.values[value],
+                                    fusion::PhysicalToLogical(type, physical), options));
+    if (report.layers.back().outside && report.first_divergent_layer.empty())
+      report.first_divergent_layer = group.label;
   }
   return OkStatus();
 }
@@ -117,16 +137,21 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& options) {
   WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadArtifact(options.artifact));
   WHET_ASSIGN_OR_RETURN(const graph::Graph g, ImportModel(options));
   if (g.inputs.size() != model->inputs().size() || g.outputs.size() != model->outputs().size()) {
-    return InvalidArgument("'{}' has {} inputs and {} outputs, '{}' {} and {}: not the same model", options.artifact, model->inputs().size(),
-                           model->outputs().size(), options.model, g.inputs.size(), g.outputs.size());
+    return InvalidArgument("'{}' has {} inputs and {} outputs, '{}' {} and {}: not the same model",
+                           options.artifact, model->inputs().size(), model->outputs().size(),
+                           options.model, g.inputs.size(), g.outputs.size());
   }
   Buffers io(*model);
-  WHET_RETURN_IF_ERROR(FillInputs(*model, options.inputs, options.preprocess, MissingInputs::kRandom, &io, options.seed));
+  WHET_RETURN_IF_ERROR(FillInputs(*model, options.inputs, options.preprocess,
+                                  MissingInputs::kRandom, &io, options.seed));
   std::vector<graph::RefTensor> inputs;
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     inputs.push_back(ToReference(model->inputs()[i], io.inputs()[i]));
     if (inputs.back().shape != g.type(g.inputs[i]).shape) {
-      return InvalidArgument("input '{}' of '{}' has another shape than in '{}'; give the --shape it was compiled with", model->inputs()[i].name, options.artifact, options.model);
+      return InvalidArgument(
+          "input '{}' of '{}' has another shape than in '{}'; give the --shape it was compiled "
+          "with",
+          model->inputs()[i].name, options.artifact, options.model);
     }
   }
   WHET_ASSIGN_OR_RETURN(std::unique_ptr<Instance> instance, MakeInstance(model, options.threads));
@@ -137,7 +162,8 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& options) {
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     const graph::RefTensor got = ToReference(model->outputs()[i], io.outputs()[i]);
     const graph::RefTensor& want = ref.values[g.outputs[i].value];
-    if (got.size() != want.size()) return InvalidArgument("output '{}' has another shape than in the model", g.outputs[i].name);
+    if (got.size() != want.size())
+      return InvalidArgument("output '{}' has another shape than in the model", g.outputs[i].name);
     report.outputs.push_back(Compare(g.outputs[i].name, want, got.value, options));
     report.passed &= report.outputs.back().outside == 0;
   }

@@ -95,8 +95,8 @@ class Canonicalizer {
   const Graph& g_;
   std::map<ValueId, int> producer_;
   std::map<ValueId, Fingerprint> hash_;
-  std::map<ValueId, int>
-      rank_;  // the highest fusion kind among what computes a value; 0 for inputs
+  // The highest fusion kind among what computes a value; 0 for inputs.
+  std::map<ValueId, int> rank_;
   std::map<int, std::vector<ValueId>> args_;
   std::vector<int> order_;
   Canonical result_;

@@ -21,8 +21,8 @@ struct Task {  // a distinct workload
 
 struct Group {
   int task = 0;  // index into tasks
-  std::vector<graph::ValueId>
-      inputs;  // in the workload's order; constants included; views already resolved
+  // In the workload's order; constants included; views already resolved.
+  std::vector<graph::ValueId> inputs;
   std::vector<graph::ValueId> outputs;  // in the workload's order
   std::vector<int> nodes;               // of the graph, in order
   std::string label;                    // the model's own node names, joined by '+'

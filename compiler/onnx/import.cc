@@ -28,8 +28,8 @@ using onnx_schema::GraphProto;
 using onnx_schema::ModelProto;
 using onnx_schema::NodeProto;
 
-constexpr ValueId kPoisoned =
-    -2;  // of a node that has a problem: what reads it is not reported again
+// Of a node that has a problem: what reads it is not reported again.
+constexpr ValueId kPoisoned = -2;
 constexpr int kMaxOutputs = 4096;  // of one node
 
 // Attributes that hold an element type, which records take by our name.
@@ -200,8 +200,8 @@ class Importer {
         readers[it->second].push_back(i);
       }
     }
-    std::priority_queue<int, std::vector<int>, std::greater<>>
-        ready;  // lowest first: a sorted file keeps its order
+    // Lowest first: a sorted file keeps its order.
+    std::priority_queue<int, std::vector<int>, std::greater<>> ready;
     for (int i = 0; i < g.node_size(); ++i) {
       if (waiting[i] == 0) ready.push(i);
     }

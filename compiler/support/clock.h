@@ -1,6 +1,7 @@
-// Time, behind a seam. Every duration, lease and deadline uses the monotonic clock; the wall clock is information in
-// records and decides nothing. Core state machines do not even hold a Clock: `now` is passed in; loops and adapters do.
-// RealClock is stateless and safe from any thread; FakeClock too (one atomic).
+// Time, behind a seam. Every duration, lease and deadline uses the monotonic clock; the wall clock
+// is information in records and decides nothing. Core state machines do not even hold a Clock:
+// `now` is passed in; loops and adapters do. RealClock is stateless and safe from any thread;
+// FakeClock too (one atomic).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -33,7 +34,8 @@ class FakeClock : public Clock {
   std::atomic<int64_t> now_ns_;
 };
 
-// From monotonic `now_ns` to `deadline_ns` as a poll() timeout: rounded up, -1 for kNever, 0 when it has passed.
+// From monotonic `now_ns` to `deadline_ns` as a poll() timeout: rounded up, -1 for kNever, 0 when
+// it has passed.
 int PollTimeoutMs(int64_t now_ns, int64_t deadline_ns);
 
 }  // namespace whet

@@ -20,7 +20,8 @@ namespace {
 constexpr size_t kMaxConfigBytes = 1 << 20;
 
 bool IsOurs(const CLI::Option* option) {
-  return !option->get_lnames().empty() && option->get_lnames()[0] != "help" && option->get_lnames()[0] != "config" && option->get_lnames()[0] != "dump-config" &&
+  return !option->get_lnames().empty() && option->get_lnames()[0] != "help" &&
+         option->get_lnames()[0] != "config" && option->get_lnames()[0] != "dump-config" &&
          option->get_lnames()[0] != "version" && option->get_lnames()[0] != "help-all";
 }
 
@@ -28,7 +29,8 @@ bool IsFlag(const CLI::Option* option) { return option->get_expected_min() == 0;
 
 std::string EnvName(const std::string& flag) {
   std::string name = "WHET_";
-  for (char c : flag) name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (char c : flag)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return name;
 }
 
@@ -43,7 +45,8 @@ bool TomlText(const toml::node& node, std::vector<std::string>* out) {
   if (const auto* s = node.as_string()) return out->push_back(s->get()), true;
   if (const auto* b = node.as_boolean()) return out->push_back(b->get() ? "true" : "false"), true;
   if (const auto* i = node.as_integer()) return out->push_back(std::to_string(i->get())), true;
-  if (const auto* f = node.as_floating_point()) return out->push_back(fmt::format("{}", f->get())), true;
+  if (const auto* f = node.as_floating_point())
+    return out->push_back(fmt::format("{}", f->get())), true;
   return false;
 }
 
@@ -66,7 +69,8 @@ void ActiveApps(CLI::App& app, std::vector<CLI::App*>* out) {
   for (CLI::App* sub : app.get_subcommands()) ActiveApps(*sub, out);
 }
 
-// Every option name of the program, so that a file shared by several sub-commands may name those of others.
+// Every option name of the program, so that a file shared by several sub-commands may name those of
+// others.
 void KnownNames(CLI::App& app, std::set<std::string>* options, std::set<std::string>* tables) {
   for (const CLI::Option* option : app.get_options()) {
     if (IsOurs(option)) options->insert(option->get_lnames()[0]);
@@ -85,7 +89,8 @@ Status CheckNames(CLI::App& app, const toml::table& file, const std::string& pat
       const std::string name(key.str());
       if (value.is_table() && tables.count(name)) continue;
       if (!options.count(name)) {
-        return InvalidArgument("'{}' line {}: there is no option '{}'; the options are: {}", path, value.source().begin.line, name, fmt::join(options, ", "));
+        return InvalidArgument("'{}' line {}: there is no option '{}'; the options are: {}", path,
+                               value.source().begin.line, name, fmt::join(options, ", "));
       }
     }
     return OkStatus();
@@ -97,7 +102,8 @@ Status CheckNames(CLI::App& app, const toml::table& file, const std::string& pat
   return OkStatus();
 }
 
-Status ApplyOption(const CLI::App& app, CLI::Option* option, const toml::table& file, const std::string& path) {
+Status ApplyOption(const CLI::App& app, CLI::Option* option, const toml::table& file,
+                   const std::string& path) {
   if (!IsOurs(option) || option->count() > 0) return OkStatus();
   const std::string name = option->get_lnames()[0];
   std::vector<std::string> values;
@@ -111,10 +117,12 @@ Status ApplyOption(const CLI::App& app, CLI::Option* option, const toml::table& 
     if (!node) node = file.get(name);
     if (!node) return OkStatus();
     from = fmt::format("'{}' line {}", path, node->source().begin.line);
-    if (!TomlText(*node, &values)) return InvalidArgument("{}: '{}' has no value that an option can take", from, name);
+    if (!TomlText(*node, &values))
+      return InvalidArgument("{}: '{}' has no value that an option can take", from, name);
   }
   try {
-    for (const std::string& value : values) option->add_result(IsFlag(option) ? option->get_flag_value(name, value) : value);
+    for (const std::string& value : values)
+      option->add_result(IsFlag(option) ? option->get_flag_value(name, value) : value);
     option->run_callback();
   } catch (const CLI::Error& e) {
     return InvalidArgument("{}: {}", from, e.what());
@@ -129,11 +137,15 @@ void Dump(const std::vector<CLI::App*>& apps) {
       if (!IsOurs(option)) continue;
       const std::string name = option->get_lnames()[0];
       std::string description = option->get_description();
-      for (size_t at = 0; (at = description.find('\n', at)) != std::string::npos; at += 3) description.replace(at, 1, "\n# ");
+      for (size_t at = 0; (at = description.find('\n', at)) != std::string::npos; at += 3)
+        description.replace(at, 1, "\n# ");
       std::printf("# %s\n", description.c_str());
-      const std::vector<std::string> values = option->count() > 0 ? option->results() : std::vector<std::string>{option->get_default_str()};
+      const std::vector<std::string> values =
+          option->count() > 0 ? option->results()
+                              : std::vector<std::string>{option->get_default_str()};
       if (IsFlag(option)) {
-        std::printf("%s = %s\n", name.c_str(), option->count() > 0 && values[0] != "false" ? "true" : "false");
+        std::printf("%s = %s\n", name.c_str(),
+                    option->count() > 0 && values[0] != "false" ? "true" : "false");
       } else if (values.size() == 1 && values[0].empty()) {
         std::printf("# %s =\n", name.c_str());
       } else if (values.size() == 1) {
@@ -141,7 +153,8 @@ void Dump(const std::vector<CLI::App*>& apps) {
       } else {
         std::vector<std::string> quoted;
         for (const std::string& v : values) quoted.push_back(TomlQuoted(v));
-        std::printf("%s = [%s]\n", name.c_str(), fmt::format("{}", fmt::join(quoted, ", ")).c_str());
+        std::printf("%s = [%s]\n", name.c_str(),
+                    fmt::format("{}", fmt::join(quoted, ", ")).c_str());
       }
     }
   }
@@ -157,7 +170,8 @@ int Usage(const std::string& message) {
 std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv) {
   std::string config;
   bool dump = false, version = false;
-  app.add_option("--config", config, "TOML file with options (flags and WHET_<FLAG> variables win over it)");
+  app.add_option("--config", config,
+                 "TOML file with options (flags and WHET_<FLAG> variables win over it)");
   app.add_flag("--dump-config", dump, "print the configuration that results, as TOML, and exit");
   app.add_flag("--version", version, "print the version and exit");
   try {
@@ -180,16 +194,19 @@ std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv
     if (!text.ok()) return Usage(Message(text.status()));
     toml::parse_result parsed = toml::parse(*text, config);
     if (!parsed) {
-      return Usage(fmt::format("'{}' line {}: {}", config, parsed.error().source().begin.line, std::string(parsed.error().description())));
+      return Usage(fmt::format("'{}' line {}: {}", config, parsed.error().source().begin.line,
+                               std::string(parsed.error().description())));
     }
     file = std::move(parsed).table();
-    if (const Status status = CheckNames(app, file, config); !status.ok()) return Usage(Message(status));
+    if (const Status status = CheckNames(app, file, config); !status.ok())
+      return Usage(Message(status));
   }
   std::vector<CLI::App*> apps;
   ActiveApps(app, &apps);
   for (CLI::App* active : apps) {
     for (CLI::Option* option : active->get_options()) {
-      if (const Status status = ApplyOption(*active, option, file, config); !status.ok()) return Usage(Message(status));
+      if (const Status status = ApplyOption(*active, option, file, config); !status.ok())
+        return Usage(Message(status));
     }
   }
   if (dump) return Dump(apps), 0;

@@ -1,10 +1,12 @@
-// One configuration per program: each option of its command line can also come from the environment (WHET_<FLAG>, upper
-// case, dashes as underscores) or from a TOML file (--config FILE); the flag wins over the environment, that over the file.
-// Options of a sub-command are looked up in the file's table of its name first, then at its top level.
+// One configuration per program: each option of its command line can also come from the environment
+// (WHET_<FLAG>, upper case, dashes as underscores) or from a TOML file (--config FILE); the flag
+// wins over the environment, that over the file. Options of a sub-command are looked up in the
+// file's table of its name first, then at its top level.
 //   CLI::App app("what it does");
 //   Options o; app.add_option("--listen", o.listen, "...");
 //   if (auto exit = ParseProgram(app, argc, argv)) return *exit;
-// Called once, before threads start. The program adds neither --config nor --dump-config nor --version itself.
+// Called once, before threads start. The program adds neither --config nor --dump-config nor
+// --version itself.
 #pragma once
 #include <CLI/CLI.hpp>
 
@@ -15,8 +17,8 @@ namespace whet {
 
 inline constexpr const char* kVersion = "0.1.0";
 
-// The code to exit with, when the program should: 0 after --help, --version or --dump-config, 2 after bad usage (said on
-// standard error). Nothing: the options hold their values; go on.
+// The code to exit with, when the program should: 0 after --help, --version or --dump-config, 2
+// after bad usage (said on standard error). Nothing: the options hold their values; go on.
 std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace whet

@@ -4,7 +4,8 @@ namespace whet {
 
 int64_t SizeOf(DType t) {
   switch (t) {
-#define X(id, name, bytes) case DType::id: return bytes;
+#define X(id, name, bytes) \
+  case DType::id: return bytes;
     WHET_DTYPES(X)
 #undef X
   }
@@ -13,7 +14,8 @@ int64_t SizeOf(DType t) {
 
 std::string_view ToString(DType t) {
   switch (t) {
-#define X(id, name, bytes) case DType::id: return name;
+#define X(id, name, bytes) \
+  case DType::id: return name;
     WHET_DTYPES(X)
 #undef X
   }
@@ -21,7 +23,8 @@ std::string_view ToString(DType t) {
 }
 
 StatusOr<DType> ParseDType(std::string_view text) {
-#define X(id, name, bytes) if (text == name) return DType::id;
+#define X(id, name, bytes) \
+  if (text == name) return DType::id;
   WHET_DTYPES(X)
 #undef X
   return InvalidArgument("unknown element type '{}'", text);

@@ -68,7 +68,8 @@ StatusOr<std::string> ReadFile(const std::string& path, size_t cap) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) return ErrnoStatus(errno, fmt::format("cannot open '{}'", path));
   struct stat info = {};
-  if (fstat(file.fd, &info) == 0 && S_ISDIR(info.st_mode)) return InvalidArgument("'{}' is a folder, not a file", path);
+  if (fstat(file.fd, &info) == 0 && S_ISDIR(info.st_mode))
+    return InvalidArgument("'{}' is a folder, not a file", path);
   std::string bytes;
   if (S_ISREG(info.st_mode)) bytes.reserve(std::min(cap, static_cast<size_t>(info.st_size)));
   char buffer[1 << 16];
@@ -77,7 +78,8 @@ StatusOr<std::string> ReadFile(const std::string& path, size_t cap) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, fmt::format("cannot read '{}'", path));
     if (n == 0) return bytes;
-    if (bytes.size() + static_cast<size_t>(n) > cap) return ResourceExhausted("'{}' has more than {} bytes", path, cap);
+    if (bytes.size() + static_cast<size_t>(n) > cap)
+      return ResourceExhausted("'{}' has more than {} bytes", path, cap);
     bytes.append(buffer, static_cast<size_t>(n));
   }
 }
@@ -90,22 +92,26 @@ Status WriteFile(const std::string& path, std::string_view bytes, Sync sync) {
     const Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.fd < 0) return ErrnoStatus(errno, fmt::format("cannot write '{}'", path));
     status = WriteAll(file.fd, bytes, path);
-    if (status.ok() && sync == Sync::kDurable && fdatasync(file.fd) != 0) status = ErrnoStatus(errno, fmt::format("cannot sync '{}'", path));
+    if (status.ok() && sync == Sync::kDurable && fdatasync(file.fd) != 0)
+      status = ErrnoStatus(errno, fmt::format("cannot sync '{}'", path));
   }
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = ErrnoStatus(errno, fmt::format("cannot write '{}'", path));
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0)
+    status = ErrnoStatus(errno, fmt::format("cannot write '{}'", path));
   if (!status.ok()) {
     unlink(temporary.c_str());
     return status;
   }
   if (sync == Sync::kDurable) {
     const Fd dir(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (dir.fd < 0 || fsync(dir.fd) != 0) return ErrnoStatus(errno, fmt::format("cannot sync the folder of '{}'", path));
+    if (dir.fd < 0 || fsync(dir.fd) != 0)
+      return ErrnoStatus(errno, fmt::format("cannot sync the folder of '{}'", path));
   }
   return OkStatus();
 }
 
 Status RemoveFile(const std::string& path) {
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, fmt::format("cannot remove '{}'", path));
+  if (unlink(path.c_str()) != 0 && errno != ENOENT)
+    return ErrnoStatus(errno, fmt::format("cannot remove '{}'", path));
   return OkStatus();
 }
 
@@ -116,11 +122,13 @@ Status MakeDirs(const std::string& path) {
     if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
       const int error = errno;
       struct stat info = {};
-      if (stat(part.c_str(), &info) != 0) return ErrnoStatus(error, fmt::format("cannot make the folder '{}'", part));
+      if (stat(part.c_str(), &info) != 0)
+        return ErrnoStatus(error, fmt::format("cannot make the folder '{}'", part));
     }
   }
   struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, fmt::format("cannot make the folder '{}'", path));
+  if (stat(path.c_str(), &info) != 0)
+    return ErrnoStatus(errno, fmt::format("cannot make the folder '{}'", path));
   if (!S_ISDIR(info.st_mode)) return InvalidArgument("'{}' exists and is not a folder", path);
   return OkStatus();
 }
@@ -153,8 +161,12 @@ namespace {
 
 class OsDisk : public Disk {
  public:
-  StatusOr<std::string> Read(const std::string& path, size_t cap) override { return ReadFile(path, cap); }
-  Status Write(const std::string& path, std::string_view bytes, Sync sync) override { return WriteFile(path, bytes, sync); }
+  StatusOr<std::string> Read(const std::string& path, size_t cap) override {
+    return ReadFile(path, cap);
+  }
+  Status Write(const std::string& path, std::string_view bytes, Sync sync) override {
+    return WriteFile(path, bytes, sync);
+  }
   Status Remove(const std::string& path) override { return RemoveFile(path); }
   StatusOr<std::vector<std::string>> List(const std::string& dir) override { return ListDir(dir); }
 };
@@ -214,14 +226,18 @@ StatusOr<FileLock> FileLock::TryAcquire(const std::string& path, std::string_vie
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
   if (fcntl(fd, F_OFD_SETLK, &range) != 0) {
-    if (errno != EAGAIN && errno != EACCES) return ErrnoStatus(errno, fmt::format("cannot lock '{}'", path));
+    if (errno != EAGAIN && errno != EACCES)
+      return ErrnoStatus(errno, fmt::format("cannot lock '{}'", path));
     char holder[200];
     const ssize_t n = pread(fd, holder, sizeof holder, 0);
     std::string who(holder, n > 0 ? static_cast<size_t>(n) : 0);
-    who.erase(std::remove_if(who.begin(), who.end(), [](unsigned char c) { return c < 32 || c > 126; }), who.end());
+    who.erase(
+        std::remove_if(who.begin(), who.end(), [](unsigned char c) { return c < 32 || c > 126; }),
+        who.end());
     return Unavailable("'{}' is held by {}", path, who.empty() ? "another process" : who);
   }
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, note.data(), note.size(), 0) < 0) return ErrnoStatus(errno, fmt::format("cannot write '{}'", path));
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, note.data(), note.size(), 0) < 0)
+    return ErrnoStatus(errno, fmt::format("cannot write '{}'", path));
   return lock;
 }
 

@@ -1,6 +1,7 @@
-// Files and the operating system's randomness. `Disk` is the seam that state machines' adapters write through: RealDisk
-// for programs, MemDisk for simulations. All files that matter are written beside their final name, synced and renamed,
-// so that a reader finds the old contents or the new, never a part. Free functions and RealDisk are safe from any thread.
+// Files and the operating system's randomness. `Disk` is the seam that state machines' adapters
+// write through: RealDisk for programs, MemDisk for simulations. All files that matter are written
+// beside their final name, synced and renamed, so that a reader finds the old contents or the new,
+// never a part. Free functions and RealDisk are safe from any thread.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,7 +14,8 @@
 
 namespace whet {
 
-// NotFound when it does not exist; ResourceExhausted above `cap` bytes; InvalidArgument for a folder.
+// NotFound when it does not exist; ResourceExhausted above `cap` bytes; InvalidArgument for a
+// folder.
 StatusOr<std::string> ReadFile(const std::string& path, size_t cap);
 // Whole or not at all. kDurable also survives power loss. ResourceExhausted when the disk is full.
 enum class Sync { kNone, kDurable };
@@ -37,7 +39,8 @@ class Disk {
 
 Disk& RealDisk();
 
-// Files in memory; can be told to be full. Guarded, so that a test may look while another thread writes.
+// Files in memory; can be told to be full. Guarded, so that a test may look while another thread
+// writes.
 class MemDisk : public Disk {
  public:
   StatusOr<std::string> Read(const std::string& path, size_t cap) override;
@@ -52,8 +55,8 @@ class MemDisk : public Disk {
   bool full_ = false;
 };
 
-// A device or state lock between processes: an open-file-description lock on a file, dropped when the process ends however
-// it ends. Not fair. Move-only.
+// A device or state lock between processes: an open-file-description lock on a file, dropped when
+// the process ends however it ends. Not fair. Move-only.
 class FileLock {
  public:
   FileLock() = default;
@@ -61,8 +64,9 @@ class FileLock {
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock();
   bool held() const { return fd_ >= 0; }
-  // Unavailable when another process (or another FileLock of this one) holds it; its note (see below) is in the message.
-  // `note` is written into the file for others to read, e.g. "rpc-worker pid 123".
+  // Unavailable when another process (or another FileLock of this one) holds it; its note (see
+  // below) is in the message. `note` is written into the file for others to read, e.g. "rpc-worker
+  // pid 123".
   static StatusOr<FileLock> TryAcquire(const std::string& path, std::string_view note);
 
  private:

@@ -59,8 +59,10 @@ std::string EncodeExpected(const std::vector<ExpectedForSeed>& seeds) {
     for (const ExpectedOutput& o : s.outputs) {
       WHET_CHECK(o.expected.size() == o.tolerance.size(), "one tolerance per element");
       Put(&out, static_cast<uint64_t>(o.expected.size()));
-      out.append(reinterpret_cast<const char*>(o.expected.data()), o.expected.size() * sizeof(double));
-      out.append(reinterpret_cast<const char*>(o.tolerance.data()), o.tolerance.size() * sizeof(float));
+      out.append(reinterpret_cast<const char*>(o.expected.data()),
+                 o.expected.size() * sizeof(double));
+      out.append(reinterpret_cast<const char*>(o.tolerance.data()),
+                 o.tolerance.size() * sizeof(float));
       out.resize((out.size() + 7) / 8 * 8, '\0');
     }
   }
@@ -68,17 +70,24 @@ std::string EncodeExpected(const std::vector<ExpectedForSeed>& seeds) {
 }
 
 StatusOr<ExpectedView> ExpectedView::Parse(std::string_view bytes) {
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % 8 != 0) return Internal("expected outputs are not aligned");
-  if (bytes.substr(0, 4) != "WHEX") return DataLoss("expected outputs do not begin with their magic");
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % 8 != 0)
+    return Internal("expected outputs are not aligned");
+  if (bytes.substr(0, 4) != "WHEX")
+    return DataLoss("expected outputs do not begin with their magic");
   Reader reader(bytes.substr(4));
   uint32_t version = 0, seeds = 0, outputs = 0;
-  if (!reader.Get(&version) || !reader.Get(&seeds) || !reader.Get(&outputs)) return DataLoss("expected outputs are truncated");
-  if (version != kVersion) return DataLoss("expected outputs have version {}, this program knows {}", version, kVersion);
+  if (!reader.Get(&version) || !reader.Get(&seeds) || !reader.Get(&outputs))
+    return DataLoss("expected outputs are truncated");
+  if (version != kVersion)
+    return DataLoss("expected outputs have version {}, this program knows {}", version, kVersion);
   if (seeds == 0 || seeds > kMaxSeeds || outputs == 0 || outputs > kMaxOutputs) {
-    return DataLoss("expected outputs name {} seeds and {} outputs; the limits are 1 to {} and 1 to {}", seeds, outputs, kMaxSeeds, kMaxOutputs);
+    return DataLoss(
+        "expected outputs name {} seeds and {} outputs; the limits are 1 to {} and 1 to {}", seeds,
+        outputs, kMaxSeeds, kMaxOutputs);
   }
   ExpectedView view;
-  // The header is 16 bytes, the reader starts after 4: positions within it are 4 off a multiple of 8.
+  // The header is 16 bytes, the reader starts after 4: positions within it are 4 off a multiple
+  // of 8.
   Reader body(bytes.substr(16));
   for (uint32_t s = 0; s < seeds; ++s) {
     Seed& seed = view.seeds_.emplace_back();
@@ -86,7 +95,8 @@ StatusOr<ExpectedView> ExpectedView::Parse(std::string_view bytes) {
     for (uint32_t o = 0; o < outputs; ++o) {
       Output& output = seed.outputs.emplace_back();
       uint64_t count = 0;
-      if (!body.Get(&count) || !body.View(count, &output.expected) || !body.View(count, &output.tolerance) || !body.Align()) {
+      if (!body.Get(&count) || !body.View(count, &output.expected) ||
+          !body.View(count, &output.tolerance) || !body.Align()) {
         return DataLoss("expected outputs are truncated");
       }
     }
@@ -95,19 +105,26 @@ StatusOr<ExpectedView> ExpectedView::Parse(std::string_view bytes) {
   return view;
 }
 
-Status CompareOutput(const ExpectedView::Output& expected, DType dtype, const void* data, std::string_view name) {
+Status CompareOutput(const ExpectedView::Output& expected, DType dtype, const void* data,
+                     std::string_view name) {
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < expected.expected.size(); ++i) {
     const double want = expected.expected[i];
     const double got = ElementAsDouble(dtype, data, i);
     // Negated, so that a NaN on either side counts as wrong; infinities equal themselves only.
-    const bool good = std::isnan(want) ? std::isnan(got) : (got == want || std::abs(got - want) <= static_cast<double>(expected.tolerance[i]));
+    const bool good =
+        std::isnan(want)
+            ? std::isnan(got)
+            : (got == want || std::abs(got - want) <= static_cast<double>(expected.tolerance[i]));
     if (good) continue;
     if (wrong++ == 0) first = i;
   }
   if (wrong == 0) return OkStatus();
-  return InvalidArgument("{}: {} of {} elements are wrong, first element {}: got {:.9g}, expected {:.9g}, tolerance {:.3g}", name, wrong, expected.expected.size(), first,
-                         ElementAsDouble(dtype, data, first), expected.expected[first], static_cast<double>(expected.tolerance[first]));
+  return InvalidArgument(
+      "{}: {} of {} elements are wrong, first element {}: got {:.9g}, expected {:.9g}, tolerance "
+      "{:.3g}",
+      name, wrong, expected.expected.size(), first, ElementAsDouble(dtype, data, first),
+      expected.expected[first], static_cast<double>(expected.tolerance[first]));
 }
 
 }  // namespace whet

@@ -1,7 +1,8 @@
-// What a correct candidate answers: per seed and output an f64 value and an f32 tolerance for each element. Made by the
-// server's reference, content-addressed, checked by the runner outside the candidate's process.
-//   layout (little endian): magic 'WHEX', version u32, seeds u32, outputs u32, then per seed: seed u64, and per output:
-//   count u64, count x f64 expected, count x f32 tolerance, padding to 8 bytes
+// What a correct candidate answers: per seed and output an f64 value and an f32 tolerance for each
+// element. Made by the server's reference, content-addressed, checked by the runner outside the
+// candidate's process.
+//   layout (little endian): magic 'WHEX', version u32, seeds u32, outputs u32, then per seed:
+//   seed u64, and per output: count u64, count x f64 expected, count x f32 tolerance, padding to 8
 // A view borrows the bytes; parsing checks every size against them.
 #pragma once
 #include <cstdint>
@@ -48,8 +49,10 @@ class ExpectedView {
   std::vector<Seed> seeds_;
 };
 
-// Compares `data` (of `dtype`) with one output. OK, or InvalidArgument naming the first wrong element, its value, the
-// expected one, the tolerance, and how many are wrong. NaN is wrong unless NaN is expected.
-Status CompareOutput(const ExpectedView::Output& expected, DType dtype, const void* data, std::string_view name);
+// Compares `data` (of `dtype`) with one output. OK, or InvalidArgument naming the first wrong
+// element, its value, the expected one, the tolerance, and how many are wrong. NaN is wrong unless
+// NaN is expected.
+Status CompareOutput(const ExpectedView::Output& expected, DType dtype, const void* data,
+                     std::string_view name);
 
 }  // namespace whet

@@ -22,7 +22,8 @@ void Put32(std::string* out, uint32_t v) {
 
 uint32_t Get32(const char* p) {
   uint32_t v = 0;
-  for (int i = 0; i < 4; ++i) v |= static_cast<uint32_t>(static_cast<unsigned char>(p[i])) << (8 * i);
+  for (int i = 0; i < 4; ++i)
+    v |= static_cast<uint32_t>(static_cast<unsigned char>(p[i])) << (8 * i);
   return v;
 }
 
@@ -33,7 +34,8 @@ struct Header {
 StatusOr<Header> ParseHeader(const char* p, size_t cap) {
   if (std::memcmp(p, kMagic, 4) != 0) return DataLoss("frame does not begin with its magic");
   const Header h{Get32(p + 4), Get32(p + 8), Get32(p + 12)};
-  if (h.length > cap) return DataLoss("frame of type {} has {} bytes, the limit is {}", h.type, h.length, cap);
+  if (h.length > cap)
+    return DataLoss("frame of type {} has {} bytes, the limit is {}", h.type, h.length, cap);
   return h;
 }
 

@@ -1,8 +1,9 @@
 // Frames on a pipe or local socket between a program and its zygote.
-//   layout: magic 'WHF1' | type u32 | length u32 | crc32c u32 of type, length and payload | payload; little endian
-// A reader gives a cap on the length (what its protocol can need at most): a damaged or hostile peer costs at most that
-// much memory, and any violation is DataLoss, after which the stream cannot be used. Blocking, with a deadline; one reader
-// and one writer per descriptor.
+//   layout: magic 'WHF1' | type u32 | length u32 | crc32c u32 of type, length and payload
+//           | payload; little endian
+// A reader gives a cap on the length (what its protocol can need at most): a damaged or hostile
+// peer costs at most that much memory, and any violation is DataLoss, after which the stream cannot
+// be used. Blocking, with a deadline; one reader and one writer per descriptor.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,10 +22,12 @@ struct Frame {
 };
 
 std::string EncodeFrame(uint32_t type, std::string_view payload);
-// From bytes that begin with a frame. Unavailable: more bytes are needed. `used` is how many the frame took.
+// From bytes that begin with a frame. Unavailable: more bytes are needed. `used` is how many the
+// frame took.
 StatusOr<Frame> DecodeFrame(std::string_view bytes, size_t cap, size_t* used);
 
-// DeadlineExceeded after `deadline_ns` (monotonic); Unavailable when the peer is gone. Never raises SIGPIPE on sockets.
+// DeadlineExceeded after `deadline_ns` (monotonic); Unavailable when the peer is gone. Never raises
+// SIGPIPE on sockets.
 Status WriteFrame(int fd, uint32_t type, std::string_view payload, int64_t deadline_ns = kNever);
 StatusOr<Frame> ReadFrame(int fd, size_t cap, int64_t deadline_ns = kNever);
 

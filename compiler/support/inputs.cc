@@ -52,23 +52,36 @@ T Load(const void* data, uint64_t i) {
 
 }  // namespace
 
-void FillInput(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi, const InputLayout& layout, void* out) {
+void FillInput(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi,
+               const InputLayout& layout, void* out) {
   // Bounds come from a peer: anything that is not a sensible range means the default one.
   if (!(lo < hi) || std::abs(lo) > 0x1.0p53 || std::abs(hi) > 0x1.0p53) {
     lo = IsFloat(dtype) ? -1 : dtype == DType::kU8 || dtype == DType::kBool ? 0 : -128;
     hi = IsFloat(dtype) ? 1 : dtype == DType::kU8 ? 256 : dtype == DType::kBool ? 2 : 128;
   }
-  auto real = [&](uint64_t e) { return lo + (static_cast<double>(CounterUniform(seed, tensor, e)) + 1) / 2 * (hi - lo); };
+  auto real = [&](uint64_t e) {
+    return lo + (static_cast<double>(CounterUniform(seed, tensor, e)) + 1) / 2 * (hi - lo);
+  };
   auto whole = [&](uint64_t e) { return static_cast<int64_t>(std::floor(real(e))); };
   switch (dtype) {
-    case DType::kBool: return Fill<uint8_t>(layout, out, [&](uint64_t e) { return static_cast<uint8_t>(whole(e) != 0); });
-    case DType::kI8: return Fill<int8_t>(layout, out, [&](uint64_t e) { return static_cast<int8_t>(whole(e)); });
-    case DType::kU8: return Fill<uint8_t>(layout, out, [&](uint64_t e) { return static_cast<uint8_t>(whole(e)); });
-    case DType::kI32: return Fill<int32_t>(layout, out, [&](uint64_t e) { return static_cast<int32_t>(whole(e)); });
+    case DType::kBool:
+      return Fill<uint8_t>(layout, out,
+                           [&](uint64_t e) { return static_cast<uint8_t>(whole(e) != 0); });
+    case DType::kI8:
+      return Fill<int8_t>(layout, out, [&](uint64_t e) { return static_cast<int8_t>(whole(e)); });
+    case DType::kU8:
+      return Fill<uint8_t>(layout, out, [&](uint64_t e) { return static_cast<uint8_t>(whole(e)); });
+    case DType::kI32:
+      return Fill<int32_t>(layout, out, [&](uint64_t e) { return static_cast<int32_t>(whole(e)); });
     case DType::kI64: return Fill<int64_t>(layout, out, whole);
-    case DType::kF16: return Fill<uint16_t>(layout, out, [&](uint64_t e) { return F32ToF16(static_cast<float>(real(e))); });
-    case DType::kBF16: return Fill<uint16_t>(layout, out, [&](uint64_t e) { return F32ToBF16(static_cast<float>(real(e))); });
-    case DType::kF32: return Fill<float>(layout, out, [&](uint64_t e) { return static_cast<float>(real(e)); });
+    case DType::kF16:
+      return Fill<uint16_t>(layout, out,
+                            [&](uint64_t e) { return F32ToF16(static_cast<float>(real(e))); });
+    case DType::kBF16:
+      return Fill<uint16_t>(layout, out,
+                            [&](uint64_t e) { return F32ToBF16(static_cast<float>(real(e))); });
+    case DType::kF32:
+      return Fill<float>(layout, out, [&](uint64_t e) { return static_cast<float>(real(e)); });
     case DType::kF64: return Fill<double>(layout, out, real);
   }
 }

@@ -1,5 +1,6 @@
-// A bounded queue between threads that produce events and one loop that consumes them. Thread-safe. The bound is for
-// producers that can be told to wait or be refused; internal events (TryPush ignored by nobody) use PushAlways.
+// A bounded queue between threads that produce events and one loop that consumes them. Thread-safe.
+// The bound is for producers that can be told to wait or be refused; internal events (TryPush
+// ignored by nobody) use PushAlways.
 #pragma once
 #include <chrono>
 #include <condition_variable>

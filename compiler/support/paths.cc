@@ -20,7 +20,9 @@ StatusOr<std::string> StateDir(const std::string& flag) {
   return dir;
 }
 
-std::string DeviceLockPath(const std::string& state_dir, int index) { return fmt::format("{}/device-{}.lock", state_dir, index); }
+std::string DeviceLockPath(const std::string& state_dir, int index) {
+  return fmt::format("{}/device-{}.lock", state_dir, index);
+}
 
 std::string ProgramDir() {
   char path[4096];
@@ -40,7 +42,10 @@ StatusOr<std::string> FindProgram(const std::string& name) {
     if (access(path.c_str(), X_OK) == 0) return path;
     looked += (looked.empty() ? "" : ", ") + dir;
   }
-  return NotFound("the program '{}' is not installed beside this one (looked in {}); WHET_LIBEXEC may name its folder", name, looked);
+  return NotFound(
+      "the program '{}' is not installed beside this one (looked in {}); WHET_LIBEXEC may name its "
+      "folder",
+      name, looked);
 }
 
 }  // namespace whet

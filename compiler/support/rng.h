@@ -1,7 +1,7 @@
-// Randomness. `Rng` is a small sequential generator (SplitMix64; Steele, Lea, Flood 2014) for search
-// and tests: same seed, same sequence, on every machine. `CounterUniform` is the counter-based
-// generator that measurement inputs come from: element i of tensor t under seed s has one value, which
-// server and worker compute alone, in any order.
+// Randomness. `Rng` is a small sequential generator (SplitMix64; Steele, Lea, Flood 2014) for
+// search and tests: same seed, same sequence, on every machine. `CounterUniform` is the
+// counter-based generator that measurement inputs come from: element i of tensor t under seed s has
+// one value, which server and worker compute alone, in any order.
 #pragma once
 #include <cstdint>
 
@@ -19,7 +19,9 @@ class Rng {
   explicit Rng(uint64_t seed) : state_(seed) {}
   uint64_t Next() { return SplitMix(state_ += 0x9e3779b97f4a7c15ULL); }
   // In [0, bound); bound > 0. The bias of the modulo is below 2^-40 for the bounds used here.
-  int64_t Below(int64_t bound) { return static_cast<int64_t>(Next() % static_cast<uint64_t>(bound)); }
+  int64_t Below(int64_t bound) {
+    return static_cast<int64_t>(Next() % static_cast<uint64_t>(bound));
+  }
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }  // [0, 1)
   uint64_t state() const { return state_; }
 

@@ -34,17 +34,73 @@
 namespace whet {
 namespace {
 
-// System calls that a measured kernel has no use for. Everything else stays allowed: the dynamic loader, memory, threads.
+// System calls that a measured kernel has no use for. Everything else stays allowed: the dynamic
+// loader, memory, threads.
 constexpr int kDenied[] = {
-    SYS_execve, SYS_execveat, SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
-    SYS_kill, SYS_tkill, SYS_rt_sigqueueinfo, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_setsid, SYS_setpgid, SYS_unshare, SYS_setns,
-    SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_unlinkat, SYS_renameat2, SYS_mkdirat, SYS_linkat, SYS_symlinkat, SYS_fchmodat,
-    SYS_fchownat, SYS_truncate, SYS_ftruncate, SYS_mknodat, SYS_bpf, SYS_perf_event_open, SYS_io_uring_setup, SYS_userfaultfd, SYS_keyctl,
-    SYS_reboot, SYS_swapon, SYS_init_module, SYS_finit_module, SYS_setuid, SYS_setgid, SYS_setgroups, SYS_prlimit64, SYS_memfd_create,
-    SYS_shmget, SYS_msgget, SYS_semget,
+    SYS_execve,
+    SYS_execveat,
+    SYS_socket,
+    SYS_socketpair,
+    SYS_connect,
+    SYS_bind,
+    SYS_ptrace,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_kill,
+    SYS_tkill,
+    SYS_rt_sigqueueinfo,
+    SYS_pidfd_open,
+    SYS_pidfd_send_signal,
+    SYS_setsid,
+    SYS_setpgid,
+    SYS_unshare,
+    SYS_setns,
+    SYS_mount,
+    SYS_umount2,
+    SYS_pivot_root,
+    SYS_chroot,
+    SYS_unlinkat,
+    SYS_renameat2,
+    SYS_mkdirat,
+    SYS_linkat,
+    SYS_symlinkat,
+    SYS_fchmodat,
+    SYS_fchownat,
+    SYS_truncate,
+    SYS_ftruncate,
+    SYS_mknodat,
+    SYS_bpf,
+    SYS_perf_event_open,
+    SYS_io_uring_setup,
+    SYS_userfaultfd,
+    SYS_keyctl,
+    SYS_reboot,
+    SYS_swapon,
+    SYS_init_module,
+    SYS_finit_module,
+    SYS_setuid,
+    SYS_setgid,
+    SYS_setgroups,
+    SYS_prlimit64,
+    SYS_memfd_create,
+    SYS_shmget,
+    SYS_msgget,
+    SYS_semget,
 #if defined(__x86_64__)
-    SYS_fork, SYS_vfork, SYS_unlink, SYS_rename, SYS_renameat, SYS_mkdir, SYS_rmdir, SYS_link, SYS_symlink, SYS_chmod, SYS_chown, SYS_lchown,
-    SYS_mknod, SYS_creat,
+    SYS_fork,
+    SYS_vfork,
+    SYS_unlink,
+    SYS_rename,
+    SYS_renameat,
+    SYS_mkdir,
+    SYS_rmdir,
+    SYS_link,
+    SYS_symlink,
+    SYS_chmod,
+    SYS_chown,
+    SYS_lchown,
+    SYS_mknod,
+    SYS_creat,
 #endif
 };
 
@@ -56,19 +112,22 @@ constexpr uint32_t kAuditArch = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kAuditArch = 0;
 #endif
 
-// Built before the fork; installed in the candidate. Offsets of jumps are in instructions and must fit a byte, so each
-// denied call is its own compare-and-return.
+// Built before the fork; installed in the candidate. Offsets of jumps are in instructions and must
+// fit a byte, so each denied call is its own compare-and-return.
 std::vector<sock_filter> SyscallFilter() {
   constexpr uint32_t kErrno = SECCOMP_RET_ERRNO;
   std::vector<sock_filter> f;
   auto stmt = [&](uint16_t code, uint32_t k) { f.push_back({code, 0, 0, k}); };
-  auto jump = [&](uint16_t code, uint32_t k, uint8_t yes, uint8_t no) { f.push_back({code, yes, no, k}); };
+  auto jump = [&](uint16_t code, uint32_t k, uint8_t yes, uint8_t no) {
+    f.push_back({code, yes, no, k});
+  };
   stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
   jump(BPF_JMP | BPF_JEQ | BPF_K, kAuditArch, 1, 0);
   stmt(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
   stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
 #if defined(__x86_64__)
-  jump(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1);  // the x32 interface would bypass the numbers below
+  jump(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0,
+       1);  // the x32 interface would bypass the numbers below
   stmt(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
 #endif
   for (int nr : kDenied) {
@@ -109,10 +168,12 @@ bool Limit(int resource, rlim_t value) {
 }
 
 bool ApplyLimits(const SandboxOptions& o) {
-  bool ok = Limit(RLIMIT_CORE, 0) && Limit(RLIMIT_FSIZE, static_cast<rlim_t>(o.file_bytes)) && Limit(RLIMIT_NOFILE, 256);
+  bool ok = Limit(RLIMIT_CORE, 0) && Limit(RLIMIT_FSIZE, static_cast<rlim_t>(o.file_bytes)) &&
+            Limit(RLIMIT_NOFILE, 256);
   if (o.cpu_ns > 0) ok = Limit(RLIMIT_CPU, static_cast<rlim_t>(o.cpu_ns / kSecond + 2)) && ok;
 #ifndef WHET_SANITIZED
-  if (o.address_space_bytes > 0) ok = Limit(RLIMIT_AS, static_cast<rlim_t>(o.address_space_bytes)) && ok;
+  if (o.address_space_bytes > 0)
+    ok = Limit(RLIMIT_AS, static_cast<rlim_t>(o.address_space_bytes)) && ok;
 #endif
   return ok;
 }
@@ -132,20 +193,24 @@ void CloseAllBut(std::vector<int> keep) {
 // Everything below init, however often it forked. Ends when nothing is left.
 void KillDescendants() {
   while (true) {
-    const StatusOr<std::string> children = ReadFile(fmt::format("/proc/self/task/{}/children", getpid()), 1 << 20);
+    const StatusOr<std::string> children =
+        ReadFile(fmt::format("/proc/self/task/{}/children", getpid()), 1 << 20);
     if (children.ok()) {
       const char* p = children->c_str();
       char* end = nullptr;
-      for (long pid = strtol(p, &end, 10); end != p; p = end, pid = strtol(p, &end, 10)) kill(static_cast<pid_t>(pid), SIGKILL);
+      for (long pid = strtol(p, &end, 10); end != p; p = end, pid = strtol(p, &end, 10))
+        kill(static_cast<pid_t>(pid), SIGKILL);
     }
     int status = 0;
     const pid_t r = waitpid(-1, &status, children.ok() ? 0 : WNOHANG);
     if (r < 0 && errno == ECHILD) return;
-    if (!children.ok() && r == 0) return;  // no such file: the group was killed, which is the best there is
+    if (!children.ok() && r == 0)
+      return;  // no such file: the group was killed, which is the best there is
   }
 }
 
-[[noreturn]] void RunCandidate(const SandboxOptions& o, const std::vector<sock_filter>& filter, const std::function<int()>& body) {
+[[noreturn]] void RunCandidate(const SandboxOptions& o, const std::vector<sock_filter>& filter,
+                               const std::function<int()>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
@@ -161,14 +226,16 @@ void KillDescendants() {
   ApplyLimits(o);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (!filter.empty()) {
-    const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
+    const sock_fprog program{static_cast<unsigned short>(filter.size()),
+                             const_cast<sock_filter*>(filter.data())};
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
   }
   _exit(body());
 }
 
 // The process between zygote and candidate.
-[[noreturn]] void RunInit(const SandboxOptions& o, bool has_namespace, int status_fd, const std::vector<sock_filter>& filter,
+[[noreturn]] void RunInit(const SandboxOptions& o, bool has_namespace, int status_fd,
+                          const std::vector<sock_filter>& filter,
                           const std::function<int()>& body) {
   prctl(PR_SET_PDEATHSIG, has_namespace ? SIGKILL : SIGTERM);
   if (!has_namespace) prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -210,9 +277,11 @@ struct Attempt {
   uint32_t bits;
 };
 
-// Best first. A container may refuse some, an unprivileged user needs a user namespace for the others.
+// Best first. A container may refuse some, an unprivileged user needs a user namespace for the
+// others.
 const Attempt kAttempts[] = {
-    {CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET, kSandboxPidNamespace | kSandboxIpcNamespace | kSandboxNetNamespace},
+    {CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET,
+     kSandboxPidNamespace | kSandboxIpcNamespace | kSandboxNetNamespace},
     {CLONE_NEWPID, kSandboxPidNamespace},
     {CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET,
      kSandboxUserNamespace | kSandboxPidNamespace | kSandboxIpcNamespace | kSandboxNetNamespace},
@@ -224,9 +293,11 @@ const Attempt kAttempts[] = {
 
 std::string SandboxBitsText(uint32_t bits) {
   static const std::pair<uint32_t, const char*> kNames[] = {
-      {kSandboxLimits, "limits"},         {kSandboxNoNewPrivileges, "no-new-privs"}, {kSandboxPidNamespace, "pid-ns"},
-      {kSandboxUserNamespace, "user-ns"}, {kSandboxNetNamespace, "net-ns"},          {kSandboxIpcNamespace, "ipc-ns"},
-      {kSandboxDescriptors, "fds"},       {kSandboxSyscalls, "seccomp"},             {kSandboxGroup, "session"}};
+      {kSandboxLimits, "limits"},       {kSandboxNoNewPrivileges, "no-new-privs"},
+      {kSandboxPidNamespace, "pid-ns"}, {kSandboxUserNamespace, "user-ns"},
+      {kSandboxNetNamespace, "net-ns"}, {kSandboxIpcNamespace, "ipc-ns"},
+      {kSandboxDescriptors, "fds"},     {kSandboxSyscalls, "seccomp"},
+      {kSandboxGroup, "session"}};
   std::string text;
   for (const auto& [bit, name] : kNames) {
     if (bits & bit) text += (text.empty() ? "" : ",") + std::string(name);
@@ -234,10 +305,12 @@ std::string SandboxBitsText(uint32_t bits) {
   return text.empty() ? "none" : text;
 }
 
-StatusOr<SandboxedChild> SandboxedChild::Start(const SandboxOptions& options, const std::function<int()>& body) {
+StatusOr<SandboxedChild> SandboxedChild::Start(const SandboxOptions& options,
+                                               const std::function<int()>& body) {
   static size_t first = 0;  // attempts before it were refused: they will be again
   static const bool filter_works = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0 && kAuditArch != 0;
-  const std::vector<sock_filter> filter = options.filter_syscalls && filter_works ? SyscallFilter() : std::vector<sock_filter>{};
+  const std::vector<sock_filter> filter =
+      options.filter_syscalls && filter_works ? SyscallFilter() : std::vector<sock_filter>{};
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
   for (; first < std::size(kAttempts); ++first) {
@@ -252,7 +325,8 @@ StatusOr<SandboxedChild> SandboxedChild::Start(const SandboxOptions& options, co
       SandboxedChild child;
       child.init_ = static_cast<pid_t>(pid);
       child.status_fd_ = pipe_fds[0];
-      child.bits_ = kAttempts[first].bits | kSandboxLimits | kSandboxNoNewPrivileges | kSandboxDescriptors | kSandboxGroup |
+      child.bits_ = kAttempts[first].bits | kSandboxLimits | kSandboxNoNewPrivileges |
+                    kSandboxDescriptors | kSandboxGroup |
                     (filter.empty() ? 0 : static_cast<uint32_t>(kSandboxSyscalls));
       return child;
     }
@@ -266,7 +340,10 @@ StatusOr<SandboxedChild> SandboxedChild::Start(const SandboxOptions& options, co
 }
 
 SandboxedChild::SandboxedChild(SandboxedChild&& other) noexcept
-    : init_(std::exchange(other.init_, -1)), candidate_(other.candidate_), status_fd_(std::exchange(other.status_fd_, -1)), bits_(other.bits_) {}
+    : init_(std::exchange(other.init_, -1)),
+      candidate_(other.candidate_),
+      status_fd_(std::exchange(other.status_fd_, -1)),
+      bits_(other.bits_) {}
 
 SandboxedChild::~SandboxedChild() {
   KillAll();
@@ -300,7 +377,8 @@ std::optional<int> SandboxedChild::Finish(int64_t deadline_ns) {
 
 std::optional<int64_t> SandboxedChild::CpuNs() {
   if (candidate_ <= 0) {
-    const StatusOr<std::string> children = ReadFile(fmt::format("/proc/{}/task/{}/children", init_, init_), 4096);
+    const StatusOr<std::string> children =
+        ReadFile(fmt::format("/proc/{}/task/{}/children", init_, init_), 4096);
     if (!children.ok()) return std::nullopt;
     candidate_ = static_cast<pid_t>(strtol(children->c_str(), nullptr, 10));
     if (candidate_ <= 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// SHA-256: the address of everything a peer sends (candidates, expected outputs). Unlike Fingerprint it resists forgery.
-// Stateless; safe from any thread.
+// SHA-256: the address of everything a peer sends (candidates, expected outputs). Unlike
+// Fingerprint it resists forgery. Stateless; safe from any thread.
 #pragma once
 #include <string>
 #include <string_view>

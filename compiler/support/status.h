@@ -21,10 +21,10 @@ using absl::StatusOr;
 
 inline Status OkStatus() { return absl::OkStatus(); }
 
-#define WHET_STATUS_MAKER(Name, code)                                        \
-  template <typename... Args>                                                \
-  Status Name(fmt::format_string<Args...> f, Args&&... args) {               \
-    return Status(code, fmt::format(f, std::forward<Args>(args)...));        \
+#define WHET_STATUS_MAKER(Name, code)                                 \
+  template <typename... Args>                                         \
+  Status Name(fmt::format_string<Args...> f, Args&&... args) {        \
+    return Status(code, fmt::format(f, std::forward<Args>(args)...)); \
   }
 WHET_STATUS_MAKER(InvalidArgument, absl::StatusCode::kInvalidArgument)        // bad input
 WHET_STATUS_MAKER(FailedPrecondition, absl::StatusCode::kFailedPrecondition)  // illegal now
@@ -47,14 +47,15 @@ inline Status Annotate(const Status& s, std::string_view where) {
   return s.ok() ? s : Status(s.code(), fmt::format("{}: {}", where, Message(s)));
 }
 
-[[noreturn]] void CheckFailed(const char* file, int line, const char* cond, const std::string& what);
+[[noreturn]] void CheckFailed(const char* file, int line, const char* cond,
+                              const std::string& what);
 
 }  // namespace whet
 
 #define WHET_CONCAT_INNER(a, b) a##b
 #define WHET_CONCAT(a, b) WHET_CONCAT_INNER(a, b)
-#define WHET_RETURN_IF_ERROR(expr)                       \
-  do {                                                   \
+#define WHET_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                 \
     if (::absl::Status whet_status_ = (expr); !whet_status_.ok()) return whet_status_; \
   } while (false)
 #define WHET_ASSIGN_OR_RETURN(lhs, expr) \
@@ -63,7 +64,7 @@ inline Status Annotate(const Status& s, std::string_view where) {
   auto tmp = (expr);                               \
   if (!tmp.ok()) return tmp.status();              \
   lhs = std::move(tmp).value()
-#define WHET_CHECK(cond, ...)                                                               \
-  do {                                                                                      \
+#define WHET_CHECK(cond, ...)                                                                   \
+  do {                                                                                          \
     if (!(cond)) ::whet::CheckFailed(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

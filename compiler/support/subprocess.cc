@@ -22,7 +22,8 @@ namespace whet {
 
 StatusOr<std::pair<int, int>> SocketPair() {
   int fds[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return ErrnoStatus(errno, "cannot make a socket pair");
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+    return ErrnoStatus(errno, "cannot make a socket pair");
   return std::make_pair(fds[0], fds[1]);
 }
 
@@ -41,9 +42,11 @@ StatusOr<Subprocess> Subprocess::Spawn(const SpawnOptions& options) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   if (options.stdout_to_stderr) posix_spawn_file_actions_adddup2(&actions, 2, 1);
   for (const auto& [copy, childs] : moved) posix_spawn_file_actions_adddup2(&actions, copy, childs);
-  // Descriptors that we inherited ourselves, below the ones the child is given as well as above them.
+  // Descriptors that we inherited ourselves, below the ones the child is given as well as above
+  // them.
   for (int fd = 3; fd <= highest; ++fd) {
-    const bool given = std::any_of(moved.begin(), moved.end(), [&](const auto& m) { return m.second == fd; });
+    const bool given =
+        std::any_of(moved.begin(), moved.end(), [&](const auto& m) { return m.second == fd; });
     if (!given) posix_spawn_file_actions_addclose(&actions, fd);
   }
   posix_spawn_file_actions_addclosefrom_np(&actions, highest + 1);
@@ -55,8 +58,10 @@ StatusOr<Subprocess> Subprocess::Spawn(const SpawnOptions& options) {
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);  // Ctrl-C on the terminal reaches the parent, which decides
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes,
+                            0);  // Ctrl-C on the terminal reaches the parent, which decides
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   std::vector<char*> argv = {const_cast<char*>(options.program.c_str())};
   for (const std::string& a : options.args) argv.push_back(const_cast<char*>(a.c_str()));
@@ -64,15 +69,16 @@ StatusOr<Subprocess> Subprocess::Spawn(const SpawnOptions& options) {
   std::vector<char*> env;
   for (const std::string& e : options.extra_env) env.push_back(const_cast<char*>(e.c_str()));
   for (char** e = environ; *e; ++e) {
-    const bool replaced = std::any_of(options.extra_env.begin(), options.extra_env.end(), [&](const std::string& x) {
-      return std::strncmp(*e, x.c_str(), x.find('=') + 1) == 0;
-    });
+    const bool replaced = std::any_of(
+        options.extra_env.begin(), options.extra_env.end(),
+        [&](const std::string& x) { return std::strncmp(*e, x.c_str(), x.find('=') + 1) == 0; });
     if (!replaced) env.push_back(*e);
   }
   env.push_back(nullptr);
 
   Subprocess child;
-  const int error = posix_spawn(&child.pid_, options.program.c_str(), &actions, &attributes, argv.data(), env.data());
+  const int error = posix_spawn(&child.pid_, options.program.c_str(), &actions, &attributes,
+                                argv.data(), env.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   for (const auto& [copy, childs] : moved) close(copy);
@@ -88,7 +94,8 @@ void Subprocess::Signal(int number) {
 }
 
 bool WaitPid(pid_t pid, int64_t deadline_ns, int* status) {
-  // A pidfd becomes readable when the process ends; without one (old kernel) look every few milliseconds.
+  // A pidfd becomes readable when the process ends; without one (old kernel) look every few
+  // milliseconds.
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   bool reaped = false;
   while (true) {
@@ -130,7 +137,8 @@ std::string DescribeWaitStatus(int status) {
   if (WIFEXITED(status)) return fmt::format("exited with {}", WEXITSTATUS(status));
   if (WIFSIGNALED(status)) {
     const char* name = sigabbrev_np(WTERMSIG(status));
-    return name ? fmt::format("killed by SIG{}", name) : fmt::format("killed by signal {}", WTERMSIG(status));
+    return name ? fmt::format("killed by SIG{}", name)
+                : fmt::format("killed by signal {}", WTERMSIG(status));
   }
   return fmt::format("ended with wait status {}", status);
 }

@@ -1,7 +1,8 @@
-// Child processes that exec one of our own programs, started with posix_spawn (no fork of a process that has threads, and
-// none of the parent's descriptors but those named). A child notices its parent's death by end of file on the descriptor
-// it was given, which works from any thread, unlike a parent-death signal.
-// A Subprocess is owned by one thread at a time; its destructor kills and reaps.
+// Child processes that exec one of our own programs, started with posix_spawn (no fork of a process
+// that has threads, and none of the parent's descriptors but those named). A child notices its
+// parent's death by end of file on the descriptor it was given, which works from any thread, unlike
+// a parent-death signal. A Subprocess is owned by one thread at a time; its destructor kills and
+// reaps.
 #pragma once
 #include <sys/types.h>
 
@@ -16,11 +17,12 @@
 namespace whet {
 
 struct SpawnOptions {
-  std::string program;                    // path
-  std::vector<std::string> args;          // without argv[0]
-  std::vector<std::pair<int, int>> fds;   // (ours, the child's number >= 3); stdin is /dev/null, 1 and 2 are inherited
-  bool stdout_to_stderr = false;          // when our standard output carries results
-  std::vector<std::string> extra_env;     // "NAME=value"
+  std::string program;            // path
+  std::vector<std::string> args;  // without argv[0]
+  // (ours, the child's number >= 3); stdin is /dev/null, 1 and 2 are inherited.
+  std::vector<std::pair<int, int>> fds;
+  bool stdout_to_stderr = false;       // when our standard output carries results
+  std::vector<std::string> extra_env;  // "NAME=value"
 };
 
 class Subprocess {

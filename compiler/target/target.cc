@@ -11,10 +11,31 @@ namespace {
 
 #if defined(__x86_64__)
 // The features that decide how our kernels are written; the compiler's names are LLVM's too.
-#define WHET_X86_FEATURES(X)                                                                           \
-  X("sse3") X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("avx") X("avx2") X("fma") X("f16c")       \
-  X("bmi") X("bmi2") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") X("avx512vl")              \
-  X("avx512vbmi") X("avx512vnni") X("avx512bf16") X("avx512fp16") X("avxvnni") X("amx-tile") X("amx-int8") X("amx-bf16")
+#define WHET_X86_FEATURES(X) \
+  X("sse3")                  \
+  X("ssse3")                 \
+  X("sse4.1")                \
+  X("sse4.2")                \
+  X("popcnt")                \
+  X("avx")                   \
+  X("avx2")                  \
+  X("fma")                   \
+  X("f16c")                  \
+  X("bmi")                   \
+  X("bmi2")                  \
+  X("avx512f")               \
+  X("avx512cd")              \
+  X("avx512bw")              \
+  X("avx512dq")              \
+  X("avx512vl")              \
+  X("avx512vbmi")            \
+  X("avx512vnni")            \
+  X("avx512bf16")            \
+  X("avx512fp16")            \
+  X("avxvnni")               \
+  X("amx-tile")              \
+  X("amx-int8")              \
+  X("amx-bf16")
 
 std::vector<std::string> HostFeatures() {
   std::vector<std::string> f;
@@ -67,8 +88,10 @@ std::string Target::ToString() const {
 
 StatusOr<Target> Target::Parse(std::string_view text) {
   if (text == "host" || text == "cpu") return Host();
-  if (text.size() > 4096) return InvalidArgument("target text of {} bytes; the limit is 4096", text.size());
-  if (text.substr(0, 4) != "cpu ") return InvalidArgument("target '{}' does not start with 'cpu '; known kinds: cpu", text);
+  if (text.size() > 4096)
+    return InvalidArgument("target text of {} bytes; the limit is 4096", text.size());
+  if (text.substr(0, 4) != "cpu ")
+    return InvalidArgument("target '{}' does not start with 'cpu '; known kinds: cpu", text);
   Target t;
   text.remove_prefix(4);
   while (!text.empty()) {
@@ -77,23 +100,27 @@ StatusOr<Target> Target::Parse(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (word.empty()) continue;
     const size_t eq = word.find('=');
-    if (word[0] != '-' || eq == std::string_view::npos) return InvalidArgument("target option '{}' is not -key=value", word);
+    if (word[0] != '-' || eq == std::string_view::npos)
+      return InvalidArgument("target option '{}' is not -key=value", word);
     const std::string_view key = word.substr(1, eq - 1);
     std::string_view value = word.substr(eq + 1);
     auto number = [&](int64_t& out) -> Status {
       auto [p, ec] = std::from_chars(value.data(), value.data() + value.size(), out);
-      if (ec != std::errc() || p != value.data() + value.size() || out < 0) return InvalidArgument("target option '{}' needs a number", word);
+      if (ec != std::errc() || p != value.data() + value.size() || out < 0)
+        return InvalidArgument("target option '{}' needs a number", word);
       return OkStatus();
     };
     if (key == "arch") {
-      if (value != "x86_64" && value != "aarch64") return InvalidArgument("unknown architecture '{}'; known: x86_64, aarch64", value);
+      if (value != "x86_64" && value != "aarch64")
+        return InvalidArgument("unknown architecture '{}'; known: x86_64, aarch64", value);
       t.arch = value;
     } else if (key == "mattr") {
       while (!value.empty()) {
         const size_t comma = std::min(value.find(','), value.size());
         std::string_view f = value.substr(0, comma);
         value.remove_prefix(std::min(comma + 1, value.size()));
-        if (f.size() < 2 || f[0] != '+') return InvalidArgument("feature '{}' does not start with '+'", f);
+        if (f.size() < 2 || f[0] != '+')
+          return InvalidArgument("feature '{}' does not start with '+'", f);
         t.features.emplace_back(f.substr(1));
       }
     } else if (key == "l1d") {

@@ -1,7 +1,7 @@
-// What code is generated for: an instruction set given by its features, and the cache sizes that the schedule space
-// uses. Text form, canonical (features sorted): `cpu -arch=x86_64 -mattr=+avx,+avx2,+fma -l1d=32768 -l2=262144 -l3=0`.
-// A CPU model name never enters: LLVM's host name is wrong on virtual machines, and two models with one feature set
-// share their records.
+// What code is generated for: an instruction set given by its features, and the cache sizes that
+// the schedule space uses. Text form, canonical (features sorted): `cpu -arch=x86_64
+// -mattr=+avx,+avx2,+fma -l1d=32768 -l2=262144 -l3=0`. A CPU model name never enters: LLVM's host
+// name is wrong on virtual machines, and two models with one feature set share their records.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -25,7 +25,9 @@ struct Target {
   bool Has(std::string_view feature) const;
   int VectorBits() const;       // widest vector register worth using
   int VectorRegisters() const;  // of that width
-  int Lanes(int64_t element_bytes) const { return static_cast<int>(VectorBits() / 8 / element_bytes); }
+  int Lanes(int64_t element_bytes) const {
+    return static_cast<int>(VectorBits() / 8 / element_bytes);
+  }
 
   static StatusOr<Target> Parse(std::string_view text);
   static Target Host();  // by CPUID and the C library; right under an emulator too

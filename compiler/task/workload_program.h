@@ -1,5 +1,5 @@
-// Workload text -> initial loop program: the one path that tuner, builder and compiler share, so that a trace means the
-// same program everywhere.
+// Workload text -> initial loop program: the one path that tuner, builder and compiler share, so
+// that a trace means the same program everywhere.
 #pragma once
 #include <string_view>
 

@@ -56,7 +56,8 @@ std::string Builder::Unique(const std::string& base) const {
 }
 
 Buffer Builder::Input(std::string name, DType dtype, std::vector<int64_t> shape, bool constant) {
-  Buffer b = expr::MakeBuffer(Unique(name), dtype, std::move(shape), expr::Scope::kGlobal, constant);
+  Buffer b =
+      expr::MakeBuffer(Unique(name), dtype, std::move(shape), expr::Scope::kGlobal, constant);
   func_.inputs.push_back(b);
   return b;
 }
@@ -85,7 +86,8 @@ Buffer Builder::Reduce(
   }
   s.reducer = reducer;
   s.value = value(idx, ridx);
-  WHET_CHECK(s.value->dtype == dtype, "stage {} has type {}", s.name, ::whet::ToString(s.value->dtype));
+  WHET_CHECK(s.value->dtype == dtype, "stage {} has type {}", s.name,
+             ::whet::ToString(s.value->dtype));
   s.out = expr::MakeBuffer(s.name, dtype, std::move(shape));
   func_.stages.push_back(s);
   return s.out;

@@ -1,9 +1,11 @@
-// Tensor expressions: *what* is computed, one stage per tensor, in logical index space (physical layouts are
-// applied later, to the loop program). An operator's record writes its stages with `Builder`.
+// Tensor expressions: *what* is computed, one stage per tensor, in logical index space (physical
+// layouts are applied later, to the loop program). An operator's record writes its stages with
+// `Builder`.
 //
-// A stage is out[axes] = value, or, with reduce axes, out[axes] = reducer over the reduce axes of value, from init.
-// Reads outside a tensor are not allowed: padding is a stage of its own, out = select(inside, x[...], 0), whose
-// load indices may leave the tensor only where the condition is false.
+// A stage is out[axes] = value, or, with reduce axes, out[axes] = reducer over the reduce axes of
+// value, from init. Reads outside a tensor are not allowed: padding is a stage of its own, out =
+// select(inside, x[...], 0), whose load indices may leave the tensor only where the condition is
+// false.
 #pragma once
 #include <functional>
 #include <string>
@@ -19,7 +21,7 @@ using expr::Expr;
 
 enum class Reducer : uint8_t { kNone, kSum, kProd, kMax, kMin };
 std::string_view ToString(Reducer r);
-double Identity(Reducer r);                   // 0, 1, -inf, +inf
+double Identity(Reducer r);  // 0, 1, -inf, +inf
 Expr Combine(Reducer r, Expr acc, Expr value);
 
 struct Axis {
@@ -53,8 +55,9 @@ class Builder {
   Buffer Compute(std::string name, DType dtype, const AxisSpec& axes,
                  const std::function<Expr(const std::vector<Expr>&)>& value);
   // value(indices, reduce_indices).
-  Buffer Reduce(std::string name, DType dtype, const AxisSpec& axes, const AxisSpec& reduce, Reducer reducer,
-                const std::function<Expr(const std::vector<Expr>&, const std::vector<Expr>&)>& value);
+  Buffer Reduce(
+      std::string name, DType dtype, const AxisSpec& axes, const AxisSpec& reduce, Reducer reducer,
+      const std::function<Expr(const std::vector<Expr>&, const std::vector<Expr>&)>& value);
   // A name not yet taken by a stage: "relu", "relu1", ...
   std::string Unique(const std::string& base) const;
   Func Finish(std::vector<Buffer> outputs);

@@ -276,7 +276,7 @@ class LogReader::Impl {
     }
     struct Part {
       MissReason reason;
-      std::string Seen::*field;
+      std::string Seen::* field;
       std::string want, words;
     };
     const Part parts[] = {

@@ -86,8 +86,8 @@ class Connection {
   };
   std::string path_;
   std::unique_ptr<sqlite3, Close> db_;
-  std::shared_ptr<int64_t>
-      deadline_ns_;  // shared with SQLite's progress hook, which outlives a move
+  // Shared with SQLite's progress hook, which outlives a move.
+  std::shared_ptr<int64_t> deadline_ns_;
 };
 
 // What went wrong on `db` last, as a Status that names the file. Full disks are ResourceExhausted,

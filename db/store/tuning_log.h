@@ -43,8 +43,8 @@ struct WriterOptions {
   size_t queue_rows = 4096;
   size_t queue_bytes = 64u << 20;
   size_t batch_rows = 512;  // one commit; bounds the latency of the first row of a batch
-  int64_t page_limit =
-      0;  // cap on the file, in pages of 4 KiB; reaching it is a full disk. 0: none
+  // Cap on the file, in pages of 4 KiB; reaching it is a full disk. 0: none.
+  int64_t page_limit = 0;
   std::chrono::milliseconds full_retry{1000};
   // A log that ends before what was acknowledged has lost its tail (a file restored from a copy, a
   // disk that lied). kSalvage goes on with what is there: the gap becomes a tombstone and the log

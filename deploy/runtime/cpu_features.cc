@@ -15,13 +15,40 @@ namespace whet {
 namespace {
 
 // Named for both architectures, so that one can be compiled for on the other.
-#define WHET_X86_FEATURES(X)                                                                      \
-  X("sse3")                                                                                       \
-  X("ssse3") X("sse4.1") X("sse4.2") X("popcnt") X("avx") X("avx2") X("fma") X("f16c") X("bmi")   \
-      X("bmi2") X("avx512f") X("avx512cd") X("avx512bw") X("avx512dq") X("avx512vl")              \
-          X("avx512vbmi") X("avx512vbmi2") X("avx512bitalg") X("avx512vpopcntdq") X("avx512ifma") \
-              X("avx512vnni") X("avx512bf16") X("avx512fp16") X("avxvnni") X("lzcnt") X("movbe")  \
-                  X("gfni") X("vaes") X("vpclmulqdq") X("amx-tile") X("amx-int8") X("amx-bf16")
+#define WHET_X86_FEATURES(X) \
+  X("sse3")                  \
+  X("ssse3")                 \
+  X("sse4.1")                \
+  X("sse4.2")                \
+  X("popcnt")                \
+  X("avx")                   \
+  X("avx2")                  \
+  X("fma")                   \
+  X("f16c")                  \
+  X("bmi")                   \
+  X("bmi2")                  \
+  X("avx512f")               \
+  X("avx512cd")              \
+  X("avx512bw")              \
+  X("avx512dq")              \
+  X("avx512vl")              \
+  X("avx512vbmi")            \
+  X("avx512vbmi2")           \
+  X("avx512bitalg")          \
+  X("avx512vpopcntdq")       \
+  X("avx512ifma")            \
+  X("avx512vnni")            \
+  X("avx512bf16")            \
+  X("avx512fp16")            \
+  X("avxvnni")               \
+  X("lzcnt")                 \
+  X("movbe")                 \
+  X("gfni")                  \
+  X("vaes")                  \
+  X("vpclmulqdq")            \
+  X("amx-tile")              \
+  X("amx-int8")              \
+  X("amx-bf16")
 
 constexpr const char* kX86Features[] = {
 #define X(name) name,

@@ -123,8 +123,8 @@ class Instance {
   int64_t scratch_stride_ = 0;
   std::vector<void*> base_;               // per tensor
   std::vector<std::vector<void*>> args_;  // per step, prepack steps first
-  std::vector<std::vector<std::pair<uint32_t, uint32_t>>>
-      uses_;  // per tensor the caller supplies: (step, argument)
+  // Per tensor the caller supplies: (step, argument).
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> uses_;
   std::vector<Call> prepack_calls_, calls_;
   std::vector<Memory> staging_;  // per input/output, allocated when first needed
   std::vector<Staged> staged_in_, staged_out_;

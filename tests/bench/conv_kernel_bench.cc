@@ -1,6 +1,8 @@
-// Speed of a hand-scheduled direct convolution against this machine's FMA rate, and what building it costs.
+// Speed of a hand-scheduled direct convolution against this machine's FMA rate, and what building
+// it costs.
 //   conv_kernel_bench IC OC H W K STRIDE PAD OW_TILE OC_TILE LANES [unroll_kw 0|1]
-// Prints one JSON object: GFLOP/s (median of batches), the FMA probe's GFLOP/s in the same run, build milliseconds, spills.
+// Prints one JSON object: GFLOP/s (median of batches), the FMA probe's GFLOP/s in the same run,
+// build milliseconds, spills.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -17,20 +19,33 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double Ms(Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double, std::milli>(b - a).count(); }
+double Ms(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double, std::milli>(b - a).count();
+}
 
 // Twelve independent chains of 512-bit fused multiply-adds.
 __attribute__((target("avx512f"))) double FmaGflops() {
   if (!__builtin_cpu_supports("avx512f")) return 0;
   const __m512 a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-  __m512 c0 = b, c1 = b, c2 = b, c3 = b, c4 = b, c5 = b, c6 = b, c7 = b, c8 = b, c9 = b, c10 = b, c11 = b;
+  __m512 c0 = b, c1 = b, c2 = b, c3 = b, c4 = b, c5 = b;
+  __m512 c6 = b, c7 = b, c8 = b, c9 = b, c10 = b, c11 = b;
   const int n = 500000;
   auto t0 = Clock::now();
   for (int i = 0; i < n; ++i) {
-#define STEP(c) c = _mm512_fmadd_ps(c, a, b);
-    STEP(c0) STEP(c1) STEP(c2) STEP(c3) STEP(c4) STEP(c5) STEP(c6) STEP(c7) STEP(c8) STEP(c9) STEP(c10) STEP(c11)
-#undef STEP
-    __asm__ volatile("" : "+v"(c0), "+v"(c1), "+v"(c2), "+v"(c3), "+v"(c4), "+v"(c5), "+v"(c6), "+v"(c7), "+v"(c8), "+v"(c9), "+v"(c10), "+v"(c11));
+    c0 = _mm512_fmadd_ps(c0, a, b);
+    c1 = _mm512_fmadd_ps(c1, a, b);
+    c2 = _mm512_fmadd_ps(c2, a, b);
+    c3 = _mm512_fmadd_ps(c3, a, b);
+    c4 = _mm512_fmadd_ps(c4, a, b);
+    c5 = _mm512_fmadd_ps(c5, a, b);
+    c6 = _mm512_fmadd_ps(c6, a, b);
+    c7 = _mm512_fmadd_ps(c7, a, b);
+    c8 = _mm512_fmadd_ps(c8, a, b);
+    c9 = _mm512_fmadd_ps(c9, a, b);
+    c10 = _mm512_fmadd_ps(c10, a, b);
+    c11 = _mm512_fmadd_ps(c11, a, b);
+    __asm__ volatile("" : "+v"(c0), "+v"(c1), "+v"(c2), "+v"(c3), "+v"(c4), "+v"(c5));
+    __asm__ volatile("" : "+v"(c6), "+v"(c7), "+v"(c8), "+v"(c9), "+v"(c10), "+v"(c11));
   }
   return 12.0 * 32 * n / Ms(t0, Clock::now()) / 1e6;
 }
@@ -39,15 +54,22 @@ __attribute__((target("avx512f"))) double FmaGflops() {
 
 int main(int argc, char** argv) {
   using namespace whet;
-  if (argc < 11) return std::fprintf(stderr, "usage: %s IC OC H W K STRIDE PAD OW_TILE OC_TILE LANES [UNROLL_KW]\n", argv[0]), 2;
+  if (argc < 11)
+    return std::fprintf(stderr,
+                        "usage: %s IC OC H W K STRIDE PAD OW_TILE OC_TILE LANES [UNROLL_KW]\n",
+                        argv[0]),
+           2;
   auto arg = [&](int i) { return std::atoll(argv[i]); };
   const testing_support::ConvShape c{arg(1), arg(2), arg(3), arg(4), arg(5), arg(6), arg(7)};
   const Target target = Target::Host();
-  if (Status st = codegen::WarmUp(target); !st.ok()) return std::fprintf(stderr, "%s\n", Message(st).c_str()), 1;
+  if (Status st = codegen::WarmUp(target); !st.ok())
+    return std::fprintf(stderr, "%s\n", Message(st).c_str()), 1;
   auto t0 = Clock::now();
   schedule::Schedule s(testing_support::ConvProgram(c));
-  for (const auto& step : testing_support::DirectConvSteps(arg(8), arg(9), arg(10), argc > 11 && arg(11))) {
-    if (Status st = s.Apply(step[0], {step.begin() + 1, step.end()}); !st.ok()) return std::fprintf(stderr, "%s\n", Message(st).c_str()), 1;
+  for (const auto& step :
+       testing_support::DirectConvSteps(arg(8), arg(9), arg(10), argc > 11 && arg(11))) {
+    if (Status st = s.Apply(step[0], {step.begin() + 1, step.end()}); !st.ok())
+      return std::fprintf(stderr, "%s\n", Message(st).c_str()), 1;
   }
   auto t1 = Clock::now();
   auto candidate = codegen::BuildCandidate(s.program(), "", target);
@@ -59,9 +81,12 @@ int main(int argc, char** argv) {
   char dir[] = "/tmp/whet-bench-XXXXXX";
   if (!mkdtemp(dir)) return 1;
   const std::string so = std::string(dir) + "/c.so";
-  if (Status st = codegen::LinkCandidate(*candidate, dir, so); !st.ok()) return std::fprintf(stderr, "%s\n", Message(st).c_str()), 1;
+  if (Status st = codegen::LinkCandidate(*candidate, dir, so); !st.ok())
+    return std::fprintf(stderr, "%s\n", Message(st).c_str()), 1;
   auto t3 = Clock::now();
-  if (std::getenv("WHET_KEEP")) std::filesystem::copy_file(std::string(dir) + "/kernels.o", std::getenv("WHET_KEEP"), std::filesystem::copy_options::overwrite_existing);
+  if (std::getenv("WHET_KEEP"))
+    std::filesystem::copy_file(std::string(dir) + "/kernels.o", std::getenv("WHET_KEEP"),
+                               std::filesystem::copy_options::overwrite_existing);
   std::string error;
   auto model = Model::Load(so, &error);
   if (!model) return std::fprintf(stderr, "%s\n", error.c_str()), 1;
@@ -78,11 +103,12 @@ int main(int argc, char** argv) {
   for (const auto& t : model->outputs()) out.push_back(make(t));
   for (uint32_t i : model->parameters()) params.push_back(make(model->desc().tensors[i]));
   instance.Prepack(params);
-  const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1, ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
+  const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1,
+                ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
   const double flop = 2.0 * static_cast<double>(oh * ow * c.oc * c.ic * c.k * c.k);
   std::vector<double> gflops, probe;
   for (int batch = 0; batch < 21; ++batch) {
-    probe.push_back(FmaGflops() );
+    probe.push_back(FmaGflops());
     const int n = std::max(1, static_cast<int>(5e8 / flop));
     instance.Run(in, out);
     auto a = Clock::now();
@@ -91,7 +117,12 @@ int main(int argc, char** argv) {
   }
   std::sort(gflops.begin(), gflops.end());
   std::sort(probe.begin(), probe.end());
-  std::printf("{\"gflops\": %.1f, \"fma_gflops\": %.1f, \"us\": %.2f, \"schedule_ms\": %.2f, \"codegen_ms\": %.2f, \"link_ms\": %.2f, \"code_bytes\": %lld, \"loop_spills\": %lld, \"spills\": %lld}\n",
-              gflops[10], probe[10], flop / gflops[10] / 1e3, Ms(t0, t1), Ms(t1, t2), Ms(t2, t3), static_cast<long long>(candidate->stats.code_bytes),
-              static_cast<long long>(candidate->stats.loop_spills), static_cast<long long>(candidate->stats.spills));
+  std::printf(
+      "{\"gflops\": %.1f, \"fma_gflops\": %.1f, \"us\": %.2f, \"schedule_ms\": %.2f, "
+      "\"codegen_ms\": %.2f, \"link_ms\": %.2f, \"code_bytes\": %lld, \"loop_spills\": %lld, "
+      "\"spills\": %lld}\n",
+      gflops[10], probe[10], flop / gflops[10] / 1e3, Ms(t0, t1), Ms(t1, t2), Ms(t2, t3),
+      static_cast<long long>(candidate->stats.code_bytes),
+      static_cast<long long>(candidate->stats.loop_spills),
+      static_cast<long long>(candidate->stats.spills));
 }

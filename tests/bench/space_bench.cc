@@ -1,6 +1,8 @@
-// How good is a schedule space? Times the default and N points drawn from it (half of them the prior's best) on one core:
+// How good is a schedule space? Times the default and N points drawn from it (half of them the
+// prior's best) on one core:
 //   space_bench conv|depthwise|pool IC OC H W K STRIDE PAD N
-// Prints one JSON object: default and best microseconds, the best point, where the prior ranked it, build times, failures.
+// Prints one JSON object: default and best microseconds, the best point, where the prior ranked it,
+// build times, failures.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -18,7 +20,9 @@ namespace whet {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double Us(Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double, std::micro>(b - a).count(); }
+double Us(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double, std::micro>(b - a).count();
+}
 
 // Median of batches of at least 200 us; negative when the candidate could not be built.
 double Time(const schedule::Schedule& s, const Target& t, double* build_ms) {
@@ -65,13 +69,19 @@ double Time(const schedule::Schedule& s, const Target& t, double* build_ms) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc != 10) return std::fprintf(stderr, "usage: %s conv|depthwise|pool IC OC H W K STRIDE PAD N\n", argv[0]), 2;
+  if (argc != 10)
+    return std::fprintf(stderr, "usage: %s conv|depthwise|pool IC OC H W K STRIDE PAD N\n",
+                        argv[0]),
+           2;
   auto arg = [&](int i) { return std::atoll(argv[i]); };
   const testing_support::ConvShape c{arg(2), arg(3), arg(4), arg(5), arg(6), arg(7), arg(8)};
   const std::string kind = argv[1];
   const Target target = Target::Host();
   if (!codegen::WarmUp(target).ok()) return 1;
-  schedule::Space space(kind == "conv" ? testing_support::ConvProgram(c) : kind == "pool" ? testing_support::MaxPoolProgram(c) : testing_support::DepthwiseProgram(c, false), target);
+  schedule::Space space(kind == "conv"   ? testing_support::ConvProgram(c)
+                        : kind == "pool" ? testing_support::MaxPoolProgram(c)
+                                         : testing_support::DepthwiseProgram(c, false),
+                        target);
   std::vector<std::pair<double, schedule::Point>> ranked;
   const auto& knobs = space.variants()[0].knobs;
   std::vector<size_t> at(knobs.size(), 0);
@@ -81,15 +91,20 @@ int Main(int argc, char** argv) {
     if (space.Check(p) == schedule::Rejection::kNone) ranked.emplace_back(space.PriorNs(p), p);
     more = false;
     for (size_t k = 0; k < knobs.size() && !more; ++k) {
-      if (++at[k] < knobs[k].values.size()) more = true;
-      else at[k] = 0;
+      if (++at[k] < knobs[k].values.size())
+        more = true;
+      else
+        at[k] = 0;
     }
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   Rng rng(1);
   std::vector<size_t> tries;
   const auto n = static_cast<size_t>(arg(9));
-  for (size_t i = 0; i < n && i < ranked.size(); ++i) tries.push_back(i < n / 2 ? i : static_cast<size_t>(rng.Below(static_cast<int64_t>(ranked.size()))));
+  for (size_t i = 0; i < n && i < ranked.size(); ++i)
+    tries.push_back(
+        i < n / 2 ? i : static_cast<size_t>(rng.Below(static_cast<int64_t>(ranked.size()))));
   double build = 0, best = 1e30, best16 = 1e30;
   auto d = space.Apply(space.Default());
   const double default_us = d.ok() ? Time(*d, target, &build) : -1;
@@ -108,9 +123,13 @@ int Main(int argc, char** argv) {
   }
   std::sort(builds.begin(), builds.end());
   std::string values;
-  for (size_t k = 0; k < knobs.size(); ++k) values += fmt::format("{}{}={}", k ? " " : "", knobs[k].name, ranked[best_at].second.values[k]);
-  std::printf("{\"points\": %zu, \"default_us\": %.1f, \"best_us\": %.1f, \"best_of_prior16_us\": %.1f, \"best\": \"%s\", \"prior_rank\": %zu, \"build_ms_median\": %.1f, \"failed\": %zu}\n",
-              ranked.size(), default_us, best, best16, values.c_str(), best_at, builds.empty() ? 0 : builds[builds.size() / 2], failed);
+  for (size_t k = 0; k < knobs.size(); ++k)
+    values += fmt::format("{}{}={}", k ? " " : "", knobs[k].name, ranked[best_at].second.values[k]);
+  std::printf(
+      "{\"points\": %zu, \"default_us\": %.1f, \"best_us\": %.1f, \"best_of_prior16_us\": %.1f, "
+      "\"best\": \"%s\", \"prior_rank\": %zu, \"build_ms_median\": %.1f, \"failed\": %zu}\n",
+      ranked.size(), default_us, best, best16, values.c_str(), best_at,
+      builds.empty() ? 0 : builds[builds.size() / 2], failed);
   return 0;
 }
 

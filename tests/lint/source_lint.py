@@ -6,12 +6,14 @@ paths      every path that README.md, ARCHITECTURE.md and CONTRIBUTING.md name i
 sources    every .cc file is in its folder's CMakeLists.txt, and every catalog record is in its catalog's list
 portable   no file names a home folder or a network address
 size       a file of more than 800 lines says why in its first 15 lines
+format     every C and C++ file is laid out as .clang-format says; skipped where there is no clang-format-19
 
 Each prints one line per finding, as FILE:LINE: what is wrong and what to do, and fails if there is one.
 """
 import fnmatch
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -242,8 +244,27 @@ def check_size(root):
             yield f"{name}:1: {len(lines)} lines: split it, or say in its first 15 lines why it is this long"
 
 
+# ---- format
+
+FORMATTER = "clang-format-19"
+
+
+def check_format(root):
+    if not shutil.which(FORMATTER):
+        print(f"format: skipped, there is no {FORMATTER}")
+        sys.exit(77)
+    names = [n for n in tree_files(root) if n.endswith(CPP)]
+    result = subprocess.run([FORMATTER, "--dry-run", "--fallback-style=Google", *names], cwd=root, capture_output=True,
+                            text=True, check=False)
+    places = re.findall(r"^(\S+?:\d+):\d+: \w+: ", result.stderr, re.M)
+    if result.returncode and not places:
+        raise SystemExit(f"{FORMATTER}: {result.stderr.strip()}")
+    for place in dict.fromkeys(places):
+        yield f"{place}: not laid out as .clang-format says: run {FORMATTER} -i on the file"
+
+
 CHECKS = {"layers": check_layers, "paths": check_paths, "sources": check_sources, "portable": check_portable,
-          "size": check_size}
+          "size": check_size, "format": check_format}
 
 
 def main():

@@ -1,4 +1,5 @@
-// Generated code against the interpreter: each program is compiled, linked, loaded by the runtime and run.
+// Generated code against the interpreter: each program is compiled, linked, loaded by the runtime
+// and run.
 #include <gtest/gtest.h>
 
 #include "compiler/schedule/schedule.h"
@@ -18,7 +19,9 @@ std::vector<Target> TestTargets() {
   targets.push_back(base);
   if (Target::Host().Has("avx512f")) {
     Target avx2 = Target::Host();
-    std::erase_if(avx2.features, [](const std::string& f) { return f.rfind("avx512", 0) == 0 || f.rfind("amx", 0) == 0; });
+    std::erase_if(avx2.features, [](const std::string& f) {
+      return f.rfind("avx512", 0) == 0 || f.rfind("amx", 0) == 0;
+    });
     targets.push_back(avx2);
   }
   return targets;
@@ -27,7 +30,10 @@ std::vector<Target> TestTargets() {
 void Check(const Program& initial, const Program& scheduled, const std::string& output) {
   const std::vector<float> expected = testing_support::Interpreted(initial, output);
   for (const Target& t : TestTargets()) {
-    EXPECT_EQ(testing_support::Compiled(scheduled, t, testing_support::IntegerInputs(initial)), expected) << t.ToString() << "\n" << loop::ToString(scheduled);
+    EXPECT_EQ(testing_support::Compiled(scheduled, t, testing_support::IntegerInputs(initial)),
+              expected)
+        << t.ToString() << "\n"
+        << loop::ToString(scheduled);
   }
 }
 
@@ -37,7 +43,8 @@ TEST(CodegenTest, UnscheduledConvolutionIsRight) {
 }
 
 TEST(CodegenTest, DirectConvolutionsWithTailsAndBordersAreRight) {
-  for (const ConvShape& c : {ConvShape{3, 24, 11, 13, 3, 1, 1}, ConvShape{2, 28, 12, 9, 5, 2, 2}, ConvShape{7, 20, 5, 8, 1, 1, 0}}) {
+  for (const ConvShape& c : {ConvShape{3, 24, 11, 13, 3, 1, 1}, ConvShape{2, 28, 12, 9, 5, 2, 2},
+                             ConvShape{7, 20, 5, 8, 1, 1, 0}}) {
     Program initial = ConvProgram(c);
     schedule::Schedule s(initial);
     for (const auto& step : testing_support::DirectConvSteps(4, 16, 8, true)) {

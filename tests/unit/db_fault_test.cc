@@ -96,8 +96,8 @@ TEST(KillTest, EveryAcknowledgedRowSurvivesKillNine) {
     EXPECT_THAT(reader->warnings(), testing::IsEmpty());
     const int64_t stored = reader->Stats()->trials;
     EXPECT_GE(stored, acknowledged);
-    acknowledged =
-        stored;  // rows that were committed but not acknowledged come before the next ones
+    // Rows that were committed but not acknowledged come before the next ones.
+    acknowledged = stored;
   }
 }
 

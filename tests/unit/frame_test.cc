@@ -1,4 +1,5 @@
-// Frames, child processes, file helpers, expected outputs and configuration: what programs talk through.
+// Frames, child processes, file helpers, expected outputs and configuration: what programs talk
+// through.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -91,7 +92,8 @@ TEST(Frame, TravelsThroughASocketLargerThanItsBuffer) {
 TEST(Frame, ReadHonoursItsDeadline) {
   const auto fds = SocketPair();
   ASSERT_TRUE(fds.ok());
-  EXPECT_EQ(ReadFrame(fds->second, 100, MonotonicNs() + 5 * kMillisecond).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReadFrame(fds->second, 100, MonotonicNs() + 5 * kMillisecond).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   close(fds->first);
   close(fds->second);
 }
@@ -102,7 +104,9 @@ TEST(Subprocess, RunsWithOnlyTheNamedDescriptors) {
   SpawnOptions options;
   options.program = "/bin/sh";
   // Descriptor 5 is the socket; every other one above 2 is closed.
-  options.args = {"-c", "for f in /proc/self/fd/*; do n=${f##*/}; [ $n -gt 2 ] && [ -e $f ] && printf '%s ' $n >&5; done; exit 3"};
+  options.args = {"-c",
+                  "for f in /proc/self/fd/*; do n=${f##*/}; [ $n -gt 2 ] && [ -e $f ] && printf "
+                  "'%s ' $n >&5; done; exit 3"};
   options.fds = {{fds->second, 5}};
   StatusOr<Subprocess> child = Subprocess::Spawn(options);
   ASSERT_TRUE(child.ok()) << child.status();
@@ -144,7 +148,8 @@ TEST(Env, FilesAreWholeAndErrorsNameThem) {
   EXPECT_THAT(Message(ReadFile(dir / "", 2).status()), HasSubstr("folder"));
   ASSERT_TRUE(MakeDirs(dir / "a/b/c").ok());
   EXPECT_FALSE(MakeDirs(dir / "f/x").ok());
-  EXPECT_THAT(ListDir(dir / "").value(), ::testing::ElementsAre("a", "f"));  // no temporary file is left
+  EXPECT_THAT(ListDir(dir / "").value(),
+              ::testing::ElementsAre("a", "f"));  // no temporary file is left
 }
 
 TEST(Env, FileLockIsExclusiveAndNamesItsHolder) {
@@ -154,7 +159,9 @@ TEST(Env, FileLockIsExclusiveAndNamesItsHolder) {
   const StatusOr<FileLock> second = FileLock::TryAcquire(dir / "lock", "other");
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(second.status()), HasSubstr("rpc-worker pid 1"));
-  { const FileLock gone = std::move(*first); }
+  {
+    const FileLock gone = std::move(*first);
+  }
   EXPECT_TRUE(FileLock::TryAcquire(dir / "lock", "other").ok());
 }
 
@@ -169,9 +176,10 @@ TEST(Half, RoundTripsEveryValueAndRoundsToEven) {
     const float f = F16ToF32(static_cast<uint16_t>(h));
     if (std::isnan(f)) continue;
     EXPECT_EQ(F32ToF16(f), h);
-    EXPECT_EQ(F32ToBF16(BF16ToF32(static_cast<uint16_t>(h))), std::isnan(BF16ToF32(static_cast<uint16_t>(h))) ? (h | 0x40) : h);
+    EXPECT_EQ(F32ToBF16(BF16ToF32(static_cast<uint16_t>(h))),
+              std::isnan(BF16ToF32(static_cast<uint16_t>(h))) ? (h | 0x40) : h);
   }
-  EXPECT_EQ(F16ToF32(F32ToF16(1.0f + 0x1p-11f)), 1.0f);            // a tie, to even
+  EXPECT_EQ(F16ToF32(F32ToF16(1.0f + 0x1p-11f)), 1.0f);             // a tie, to even
   EXPECT_EQ(F16ToF32(F32ToF16(1.0f + 3 * 0x1p-11f)), 1 + 0x1p-9f);  // a tie, to even
   EXPECT_EQ(F32ToF16(65520.0f), 0x7c00);
   EXPECT_EQ(F32ToF16(65519.0f), 0x7bff);
@@ -185,7 +193,8 @@ TEST(Inputs, DependOnSeedTensorAndLogicalPosition) {
   for (int a = 0; a < 2; ++a) {
     for (int b = 0; b < 3; ++b) {
       for (int c = 0; c < 4; ++c) {
-        EXPECT_EQ(plain[a * 12 + b * 4 + c], CounterUniform(5, 2, static_cast<uint64_t>(a * 12 + b * 4 + c)));
+        EXPECT_EQ(plain[a * 12 + b * 4 + c],
+                  CounterUniform(5, 2, static_cast<uint64_t>(a * 12 + b * 4 + c)));
         EXPECT_EQ(other[c * 6 + a * 3 + b], plain[a * 12 + b * 4 + c]);
       }
     }
@@ -218,7 +227,8 @@ TEST(Inputs, ScalarsAndEmptyTensors) {
 }
 
 std::string SmallExpected() {
-  return EncodeExpected({{11, {{{1, 2, 3}, {0.5f, 0.5f, 0}}}}, {12, {{{1, 2, std::nan("")}, {0, 0, 0}}}}});
+  return EncodeExpected(
+      {{11, {{{1, 2, 3}, {0.5f, 0.5f, 0}}}}, {12, {{{1, 2, std::nan("")}, {0, 0, 0}}}}});
 }
 
 TEST(Expected, ComparesWithinTolerance) {
@@ -229,7 +239,8 @@ TEST(Expected, ComparesWithinTolerance) {
   EXPECT_EQ(view->seed(1), 12u);
   const float good[] = {1.5f, 1.5f, 3}, bad[] = {1, 2.6f, 3}, nan[] = {NAN, 2, 3};
   EXPECT_TRUE(CompareOutput(view->output(0, 0), DType::kF32, good, "y").ok());
-  EXPECT_THAT(Message(CompareOutput(view->output(0, 0), DType::kF32, bad, "y")), HasSubstr("y: 1 of 3 elements are wrong, first element 1"));
+  EXPECT_THAT(Message(CompareOutput(view->output(0, 0), DType::kF32, bad, "y")),
+              HasSubstr("y: 1 of 3 elements are wrong, first element 1"));
   EXPECT_FALSE(CompareOutput(view->output(0, 0), DType::kF32, nan, "y").ok());
   const float want_nan[] = {1, 2, NAN}, no_nan[] = {1, 2, 3};
   EXPECT_TRUE(CompareOutput(view->output(1, 0), DType::kF32, want_nan, "y").ok());
@@ -265,7 +276,8 @@ Parsed Parse(std::vector<const char*> args) {
 
 TEST(Config, FlagWinsOverEnvironmentOverFile) {
   const TempDir dir;
-  ASSERT_TRUE(WriteFile(dir / "c.toml", "listen = \"file\"\nmax-trials = 7\nverbose = true\n").ok());
+  ASSERT_TRUE(
+      WriteFile(dir / "c.toml", "listen = \"file\"\nmax-trials = 7\nverbose = true\n").ok());
   const std::string file = dir / "c.toml";
   Parsed p = Parse({"--config", file.c_str()});
   EXPECT_FALSE(p.exit.has_value());
@@ -286,7 +298,10 @@ TEST(Config, MistakesAreNamed) {
   const std::string file = dir / "c.toml";
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Parse({"--config", file.c_str()}).exit, 2);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("line 2: there is no option 'max-trails'; the options are: listen, max-trials, verbose"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr(
+          "line 2: there is no option 'max-trails'; the options are: listen, max-trials, verbose"));
   EXPECT_EQ(Parse({"--config", "/nonexistent.toml"}).exit, 2);
   EXPECT_EQ(Parse({"--bogus"}).exit, 2);
   EXPECT_EQ(Parse({"--help"}).exit, 0);

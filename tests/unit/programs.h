@@ -10,22 +10,33 @@ inline loop::Program DepthwiseProgram(const ConvShape& c, bool relu) {
   auto x = b.Input("x", DType::kF32, {1, c.oc, c.h, c.w}, false);
   auto w = b.Input("w", DType::kF32, {c.oc, 1, c.k, c.k}, true);
   auto bias = b.Input("b", DType::kF32, {c.oc}, true);
-  const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1, ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
-  auto inside = [&](const Expr& i, int64_t n) { return expr::And(expr::Le(expr::Int(c.pad), i), expr::Lt(i, expr::Int(n + c.pad))); };
-  auto padded = b.Compute("pad", DType::kF32, {{"n", 1}, {"c", c.oc}, {"h", c.h + 2 * c.pad}, {"w", c.w + 2 * c.pad}},
-                          [&](const std::vector<Expr>& i) {
-                            return expr::Select(expr::And(inside(i[2], c.h), inside(i[3], c.w)), expr::Load(x, {i[0], i[1], i[2] - c.pad, i[3] - c.pad}), expr::Float(0));
-                          });
-  auto conv = b.Reduce("dwconv", DType::kF32, {{"n", 1}, {"c", c.oc}, {"oh", oh}, {"ow", ow}}, {{"kh", c.k}, {"kw", c.k}}, te::Reducer::kSum,
-                       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                         return expr::Load(padded, {i[0], i[1], i[2] * c.stride + r[0], i[3] * c.stride + r[1]}) * expr::Load(w, {i[1], expr::Int(0), r[0], r[1]});
+  const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1,
+                ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
+  auto inside = [&](const Expr& i, int64_t n) {
+    return expr::And(expr::Le(expr::Int(c.pad), i), expr::Lt(i, expr::Int(n + c.pad)));
+  };
+  auto padded = b.Compute(
+      "pad", DType::kF32, {{"n", 1}, {"c", c.oc}, {"h", c.h + 2 * c.pad}, {"w", c.w + 2 * c.pad}},
+      [&](const std::vector<Expr>& i) {
+        return expr::Select(expr::And(inside(i[2], c.h), inside(i[3], c.w)),
+                            expr::Load(x, {i[0], i[1], i[2] - c.pad, i[3] - c.pad}),
+                            expr::Float(0));
+      });
+  auto conv = b.Reduce(
+      "dwconv", DType::kF32, {{"n", 1}, {"c", c.oc}, {"oh", oh}, {"ow", ow}},
+      {{"kh", c.k}, {"kw", c.k}}, te::Reducer::kSum,
+      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+        return expr::Load(padded, {i[0], i[1], i[2] * c.stride + r[0], i[3] * c.stride + r[1]}) *
+               expr::Load(w, {i[1], expr::Int(0), r[0], r[1]});
+      });
+  auto out = b.Compute("out", DType::kF32, {{"n", 1}, {"c", c.oc}, {"oh", oh}, {"ow", ow}},
+                       [&](const std::vector<Expr>& i) {
+                         Expr v = expr::Load(conv, i) + expr::Load(bias, {i[1]});
+                         return relu ? expr::Max(v, expr::Float(0)) : v;
                        });
-  auto out = b.Compute("out", DType::kF32, {{"n", 1}, {"c", c.oc}, {"oh", oh}, {"ow", ow}}, [&](const std::vector<Expr>& i) {
-    Expr v = expr::Load(conv, i) + expr::Load(bias, {i[1]});
-    return relu ? expr::Max(v, expr::Float(0)) : v;
-  });
   const auto nhwc = expr::IndexMap::Permutation({0, 2, 3, 1});
-  auto p = loop::FromTe("dw", b.Finish({out}), {nhwc, expr::IndexMap::Identity(4), expr::IndexMap::Identity(1)}, {nhwc});
+  auto p = loop::FromTe("dw", b.Finish({out}),
+                        {nhwc, expr::IndexMap::Identity(4), expr::IndexMap::Identity(1)}, {nhwc});
   WHET_CHECK(p.ok());
   return *p;
 }
@@ -35,8 +46,12 @@ inline loop::Program MaxPoolProgram(const ConvShape& c) {
   te::Builder b;
   auto x = b.Input("x", DType::kF32, {1, c.oc, c.h, c.w}, false);
   const int64_t oh = (c.h - c.k) / c.stride + 1, ow = (c.w - c.k) / c.stride + 1;
-  auto out = b.Reduce("out", DType::kF32, {{"n", 1}, {"c", c.oc}, {"oh", oh}, {"ow", ow}}, {{"kh", c.k}, {"kw", c.k}}, te::Reducer::kMax,
-                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(x, {i[0], i[1], i[2] * c.stride + r[0], i[3] * c.stride + r[1]}); });
+  auto out =
+      b.Reduce("out", DType::kF32, {{"n", 1}, {"c", c.oc}, {"oh", oh}, {"ow", ow}},
+               {{"kh", c.k}, {"kw", c.k}}, te::Reducer::kMax,
+               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 return expr::Load(x, {i[0], i[1], i[2] * c.stride + r[0], i[3] * c.stride + r[1]});
+               });
   const auto nhwc = expr::IndexMap::Permutation({0, 2, 3, 1});
   auto p = loop::FromTe("pool", b.Finish({out}), {nhwc}, {nhwc});
   WHET_CHECK(p.ok());
@@ -49,7 +64,9 @@ inline loop::Program MatmulProgram(int64_t m, int64_t n, int64_t k, bool constan
   auto x = b.Input("x", DType::kF32, {m, k}, false);
   auto y = b.Input("y", DType::kF32, {k, n}, constant_b);
   auto out = b.Reduce("out", DType::kF32, {{"m", m}, {"n", n}}, {{"k", k}}, te::Reducer::kSum,
-                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(x, {i[0], r[0]}) * expr::Load(y, {r[0], i[1]}); });
+                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                        return expr::Load(x, {i[0], r[0]}) * expr::Load(y, {r[0], i[1]});
+                      });
   const auto id = expr::IndexMap::Identity(2);
   auto p = loop::FromTe("matmul", b.Finish({out}), {id, id}, {id});
   WHET_CHECK(p.ok());
@@ -63,23 +80,38 @@ inline loop::Program AddPaddedProgram(int64_t c, int64_t c_small, int64_t h, int
   auto x = b.Input("x", DType::kF32, {1, c, h, w}, false);
   auto y = b.Input("y", DType::kF32, {1, c_small, h, w}, false);
   const te::AxisSpec axes = {{"n", 1}, {"c", c}, {"h", h}, {"w", w}};
-  auto padded = b.Compute("pad", DType::kF32, axes, [&](const std::vector<Expr>& i) { return expr::Select(expr::Lt(i[1], expr::Int(c_small)), expr::Load(y, i), expr::Float(0)); });
-  auto out = b.Compute("out", DType::kF32, axes, [&](const std::vector<Expr>& i) { return expr::Max(expr::Load(x, i) + expr::Load(padded, i), expr::Float(0)); });
+  auto padded = b.Compute("pad", DType::kF32, axes, [&](const std::vector<Expr>& i) {
+    return expr::Select(expr::Lt(i[1], expr::Int(c_small)), expr::Load(y, i), expr::Float(0));
+  });
+  auto out = b.Compute("out", DType::kF32, axes, [&](const std::vector<Expr>& i) {
+    return expr::Max(expr::Load(x, i) + expr::Load(padded, i), expr::Float(0));
+  });
   const auto nhwc = expr::IndexMap::Permutation({0, 2, 3, 1});
   auto p = loop::FromTe("add", b.Finish({out}), {nhwc, nhwc}, {nhwc});
   WHET_CHECK(p.ok());
   return *p;
 }
 
-// Softmax over the last axis: max, exp-free stand-in, sum, quotient: several reductions in one program.
+// Softmax over the last axis: max, exp-free stand-in, sum, quotient: several reductions in one
+// program.
 inline loop::Program RowNormProgram(int64_t m, int64_t n) {
   using expr::Expr;
   te::Builder b;
   auto x = b.Input("x", DType::kF32, {m, n}, false);
-  auto top = b.Reduce("top", DType::kF32, {{"m", m}}, {{"k", n}}, te::Reducer::kMax, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(x, {i[0], r[0]}); });
-  auto d = b.Compute("d", DType::kF32, {{"m", m}, {"n", n}}, [&](const std::vector<Expr>& i) { return expr::Load(x, i) - expr::Load(top, {i[0]}); });
-  auto sum = b.Reduce("sum", DType::kF32, {{"m", m}}, {{"k", n}}, te::Reducer::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) { return expr::Load(d, {i[0], r[0]}); });
-  auto out = b.Compute("out", DType::kF32, {{"m", m}, {"n", n}}, [&](const std::vector<Expr>& i) { return expr::Load(d, i) - expr::Load(sum, {i[0]}); });
+  auto top = b.Reduce("top", DType::kF32, {{"m", m}}, {{"k", n}}, te::Reducer::kMax,
+                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                        return expr::Load(x, {i[0], r[0]});
+                      });
+  auto d = b.Compute("d", DType::kF32, {{"m", m}, {"n", n}}, [&](const std::vector<Expr>& i) {
+    return expr::Load(x, i) - expr::Load(top, {i[0]});
+  });
+  auto sum = b.Reduce("sum", DType::kF32, {{"m", m}}, {{"k", n}}, te::Reducer::kSum,
+                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                        return expr::Load(d, {i[0], r[0]});
+                      });
+  auto out = b.Compute("out", DType::kF32, {{"m", m}, {"n", n}}, [&](const std::vector<Expr>& i) {
+    return expr::Load(d, i) - expr::Load(sum, {i[0]});
+  });
   const auto id = expr::IndexMap::Identity(2);
   auto p = loop::FromTe("rows", b.Finish({out}), {id}, {id});
   WHET_CHECK(p.ok());

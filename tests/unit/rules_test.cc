@@ -1,5 +1,5 @@
-// Every rule on small shapes with tails, borders and odd channel counts: the default and randomly drawn points must give
-// the unscheduled program's result, interpreted after lowering and compiled.
+// Every rule on small shapes with tails, borders and odd channel counts: the default and randomly
+// drawn points must give the unscheduled program's result, interpreted after lowering and compiled.
 #include <gtest/gtest.h>
 
 #include "compiler/loop/lower.h"
@@ -55,15 +55,20 @@ TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
     ASSERT_EQ(space.Check(points[0]), Rejection::kNone);
     for (int tries = 0; tries < 400 && points.size() < 7; ++tries) {
       Point p{0, {}};
-      for (const Knob& k : space.variants()[0].knobs) p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
+      for (const Knob& k : space.variants()[0].knobs)
+        p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
       if (space.Check(p) == Rejection::kNone) points.push_back(p);
     }
     for (const Point& p : points) {
       auto s = space.Apply(p);
       ASSERT_TRUE(s.ok()) << s.status();
       EXPECT_GT(space.PriorNs(p), 0);
-      ASSERT_EQ(LoweredResult(s->program()), expected) << s->trace().ToString() << loop::ToString(s->program());
-      ASSERT_EQ(testing_support::Compiled(s->program(), Target::Host(), testing_support::IntegerInputs(c.program)), expected) << s->trace().ToString();
+      ASSERT_EQ(LoweredResult(s->program()), expected)
+          << s->trace().ToString() << loop::ToString(s->program());
+      ASSERT_EQ(testing_support::Compiled(s->program(), Target::Host(),
+                                          testing_support::IntegerInputs(c.program)),
+                expected)
+          << s->trace().ToString();
       auto again = Trace::Parse(s->trace().ToString());
       ASSERT_TRUE(again.ok()) << again.status();
       EXPECT_EQ(space.Locate(*again), p);

@@ -19,7 +19,8 @@ inline loop::Memory IntegerInputs(const loop::Program& p) {
   for (const loop::Param& param : p.params) {
     if (param.role != loop::Role::kInput) continue;
     auto& v = m[param.buffer->name];
-    for (int64_t i = 0; i < param.buffer->num_elements(); ++i) v.push_back(static_cast<double>(CounterBits(7, tensor, i) % 17) - 8);
+    for (int64_t i = 0; i < param.buffer->num_elements(); ++i)
+      v.push_back(static_cast<double>(CounterBits(7, tensor, i) % 17) - 8);
     ++tensor;
   }
   return m;
@@ -32,7 +33,8 @@ inline std::vector<float> Interpreted(const loop::Program& p, const std::string&
   return {m[output].begin(), m[output].end()};
 }
 
-inline std::vector<float> Compiled(const loop::Program& p, const Target& target, const loop::Memory& memory) {
+inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
+                                   const loop::Memory& memory) {
   char dir[] = "/tmp/whet-test-XXXXXX";
   EXPECT_TRUE(mkdtemp(dir));
   auto c = codegen::BuildCandidate(p, std::string(32, '0'), target);
@@ -51,7 +53,8 @@ inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
   auto data = [&](const whet_tensor& t) {
     const auto it = memory.find(t.name);
     hold.emplace_back(t.bytes / 4 + 16);
-    float* aligned = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(hold.back().data()) + 63) / 64 * 64);
+    float* aligned =
+        reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(hold.back().data()) + 63) / 64 * 64);
     if (it != memory.end()) std::copy(it->second.begin(), it->second.end(), aligned);
     return aligned;
   };

@@ -1,5 +1,5 @@
-// Every primitive keeps what a program computes: a small convolution is scheduled step by step, and after each step,
-// and after lowering, the interpreter must give the initial program's result.
+// Every primitive keeps what a program computes: a small convolution is scheduled step by step, and
+// after each step, and after lowering, the interpreter must give the initial program's result.
 #include "compiler/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ Memory Inputs(const Program& p) {
     if (param.role != loop::Role::kInput) continue;
     auto& v = m[param.buffer->name];
     for (int64_t i = 0; i < param.buffer->num_elements(); ++i) {
-      v.push_back(static_cast<double>(CounterBits(7, tensor, i) % 17) - 8);  // small integers: sums are exact
+      v.push_back(static_cast<double>(CounterBits(7, tensor, i) % 17) -
+                  8);  // small integers: sums are exact
     }
     ++tensor;
   }
@@ -53,15 +54,18 @@ std::vector<double> RunLowered(const Program& p) {
 }
 
 TEST(ScheduleTest, EveryStepOfADirectConvolutionKeepsTheResult) {
-  for (const ConvShape& c : {ConvShape{3, 10, 7, 8, 3, 1, 1}, ConvShape{2, 8, 9, 9, 5, 2, 2}, ConvShape{5, 3, 4, 6, 1, 1, 0}}) {
+  for (const ConvShape& c : {ConvShape{3, 10, 7, 8, 3, 1, 1}, ConvShape{2, 8, 9, 9, 5, 2, 2},
+                             ConvShape{5, 3, 4, 6, 1, 1, 0}}) {
     Program initial = ConvProgram(c);
     const std::vector<double> expected = RunBlocks(initial);
     Schedule s(initial);
     for (const auto& step : testing_support::DirectConvSteps(3, 8, 4, true)) {
       Status st = s.Apply(step[0], {step.begin() + 1, step.end()});
       ASSERT_TRUE(st.ok()) << st << "\n" << loop::ToString(s.program());
-      ASSERT_TRUE(loop::Verify(s.program()).ok()) << loop::Verify(s.program()) << loop::ToString(s.program());
-      ASSERT_EQ(RunBlocks(s.program()), expected) << step[0] << " " << step[1] << "\n" << loop::ToString(s.program());
+      ASSERT_TRUE(loop::Verify(s.program()).ok())
+          << loop::Verify(s.program()) << loop::ToString(s.program());
+      ASSERT_EQ(RunBlocks(s.program()), expected) << step[0] << " " << step[1] << "\n"
+                                                  << loop::ToString(s.program());
     }
     ASSERT_EQ(RunLowered(s.program()), expected);
     // The trace's text says it all.
@@ -97,11 +101,20 @@ TEST(ScheduleTest, ComputeAtComputesTheHaloPerRow) {
 TEST(ScheduleTest, IllegalRewritesAreRefusedAndChangeNothing) {
   Schedule s(ConvProgram({3, 4, 6, 6, 3, 1, 1}));
   const std::string before = loop::ToString(s.program());
-  for (const std::vector<std::string>& step : std::vector<std::vector<std::string>>{
-           {"split", "nope", "4", "a", "b"}, {"split", "conv.ow", "0", "a", "b"}, {"split", "conv.ow", "4", "conv.oc", "b"},
-           {"vectorize", "conv.ic"}, {"parallel", "conv.oh"}, {"fuse", "conv.n", "conv.ow", "f"}, {"inline", "conv"},
-           {"reorder", "conv.oh", "out.oh"}, {"compute_at", "conv", "conv.oh"}, {"reverse_compute_at", "out", "pad.h"},
-           {"transform_layout", "conv", "(a) -> (a)"}, {"frobnicate", "conv"}, {"split", "conv.ow"}}) {
+  for (const std::vector<std::string>& step :
+       std::vector<std::vector<std::string>>{{"split", "nope", "4", "a", "b"},
+                                             {"split", "conv.ow", "0", "a", "b"},
+                                             {"split", "conv.ow", "4", "conv.oc", "b"},
+                                             {"vectorize", "conv.ic"},
+                                             {"parallel", "conv.oh"},
+                                             {"fuse", "conv.n", "conv.ow", "f"},
+                                             {"inline", "conv"},
+                                             {"reorder", "conv.oh", "out.oh"},
+                                             {"compute_at", "conv", "conv.oh"},
+                                             {"reverse_compute_at", "out", "pad.h"},
+                                             {"transform_layout", "conv", "(a) -> (a)"},
+                                             {"frobnicate", "conv"},
+                                             {"split", "conv.ow"}}) {
     EXPECT_FALSE(s.Apply(step[0], {step.begin() + 1, step.end()}).ok()) << step[0];
   }
   EXPECT_EQ(loop::ToString(s.program()), before);
@@ -109,8 +122,9 @@ TEST(ScheduleTest, IllegalRewritesAreRefusedAndChangeNothing) {
 }
 
 TEST(TraceTest, BadTextIsRefused) {
-  for (const char* text : {"", "whet-trace 2\n", "whet-trace 1", "whet-trace 1\nsplit a\n", "whet-trace 1\nsplit@1 \"a\n",
-                           "whet-trace 1\nsplit@1 a  b\n", "whet-trace 1\n\n", "whet-trace 1\nrule r@1 k\n"}) {
+  for (const char* text : {"", "whet-trace 2\n", "whet-trace 1", "whet-trace 1\nsplit a\n",
+                           "whet-trace 1\nsplit@1 \"a\n", "whet-trace 1\nsplit@1 a  b\n",
+                           "whet-trace 1\n\n", "whet-trace 1\nrule r@1 k\n"}) {
     EXPECT_FALSE(Trace::Parse(text).ok()) << text;
   }
 }

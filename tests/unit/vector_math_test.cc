@@ -1,4 +1,5 @@
-// The vector functions, compiled, against the C library's double versions: the ulp bounds that vector_math.h publishes.
+// The vector functions, compiled, against the C library's double versions: the ulp bounds that
+// vector_math.h publishes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +26,8 @@ std::vector<float> Apply(const Function& f, const std::vector<double>& x) {
   const auto n = static_cast<int64_t>(x.size());
   te::Builder b;
   auto in = b.Input("x", DType::kF32, {n}, false);
-  auto out = b.Compute("out", DType::kF32, {{"i", n}}, [&](const std::vector<expr::Expr>& i) { return f.call(expr::Load(in, i)); });
+  auto out = b.Compute("out", DType::kF32, {{"i", n}},
+                       [&](const std::vector<expr::Expr>& i) { return f.call(expr::Load(in, i)); });
   const auto id = expr::IndexMap::Identity(1);
   auto p = loop::FromTe("f", b.Finish({out}), {id}, {id});
   EXPECT_TRUE(p.ok());
@@ -36,19 +38,28 @@ std::vector<float> Apply(const Function& f, const std::vector<double>& x) {
 }
 
 const Function kFunctions[] = {
-    {"exp", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kExp, x); }, std::exp, -87, 88.7, 2},
-    {"log", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kLog, x); }, std::log, 1e-30, 50, 2},
-    {"tanh", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kTanh, x); }, std::tanh, -12, 12, 3},
-    {"erf", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kErf, x); }, std::erf, -5, 5, 4},
-    {"pow1.7", [](const expr::Expr& x) { return expr::Binary(expr::BinaryOp::kPow, x, expr::Float(1.7)); }, [](double x) { return std::pow(x, static_cast<double>(1.7f)); }, 0.1, 30, 20},
-    {"pow2", [](const expr::Expr& x) { return expr::Binary(expr::BinaryOp::kPow, x, expr::Float(2)); }, [](double x) { return x * x; }, -30, 30, 1},
+    {"exp", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kExp, x); }, std::exp, -87,
+     88.7, 2},
+    {"log", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kLog, x); }, std::log,
+     1e-30, 50, 2},
+    {"tanh", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kTanh, x); }, std::tanh,
+     -12, 12, 3},
+    {"erf", [](const expr::Expr& x) { return expr::Call(expr::Intrinsic::kErf, x); }, std::erf, -5,
+     5, 4},
+    {"pow1.7",
+     [](const expr::Expr& x) { return expr::Binary(expr::BinaryOp::kPow, x, expr::Float(1.7)); },
+     [](double x) { return std::pow(x, static_cast<double>(1.7f)); }, 0.1, 30, 20},
+    {"pow2",
+     [](const expr::Expr& x) { return expr::Binary(expr::BinaryOp::kPow, x, expr::Float(2)); },
+     [](double x) { return x * x; }, -30, 30, 1},
 };
 
 TEST(VectorMathTest, StaysWithinThePublishedBounds) {
   for (const Function& f : kFunctions) {
     std::vector<double> x;
     Rng rng(3);
-    for (int i = 0; i < 20000; ++i) x.push_back(static_cast<float>(f.lo + rng.Uniform() * (f.hi - f.lo)));
+    for (int i = 0; i < 20000; ++i)
+      x.push_back(static_cast<float>(f.lo + rng.Uniform() * (f.hi - f.lo)));
     const std::vector<float> y = Apply(f, x);
     ASSERT_EQ(y.size(), x.size());
     double worst = 0, at = 0;
@@ -61,7 +72,8 @@ TEST(VectorMathTest, StaysWithinThePublishedBounds) {
 }
 
 TEST(VectorMathTest, SpecialValuesAreTheCLibrarys) {
-  const std::vector<double> x = {0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 0x1p100, -0x1p100, 88.71875, 88.75, -104, 0.625, -0.625, 1.0};
+  const std::vector<double> x = {0,        -0.0,     1,     -1,   INFINITY, -INFINITY, NAN, 0x1p100,
+                                 -0x1p100, 88.71875, 88.75, -104, 0.625,    -0.625,    1.0};
   for (const Function& f : kFunctions) {
     const std::vector<float> y = Apply(f, x);
     for (size_t i = 0; i < x.size(); ++i) {

@@ -1,4 +1,5 @@
-/* An application in C: the header must be C, and the library all that is linked. usage: client prepack.so */
+/* An application in C: the header must be C, and the library all that is linked. usage: client
+ * prepack.so */
 #include <stdio.h>
 
 #include "deploy/runtime/whet_runtime.h"
