@@ -14,6 +14,7 @@
 #include "compiler/driver/report.h"
 #include "compiler/driver/timing.h"
 #include "compiler/driver/verbs.h"
+#include "compiler/support/emulated.h"
 
 namespace whet::driver {
 namespace {
@@ -72,16 +73,14 @@ class BenchVerb : public Verb {
     options.runs = runs_;
     const Timing t =
         TimeRuns(*instance, buffers, options, Profile::kNo, [] { return !Interrupted(); });
-    Json json = {{"median_ms", t.median_ms},
-                 {"min_ms", t.min_ms},
-                 {"p90_ms", t.p90_ms},
-                 {"runs", t.run_ms.size()},
-                 {"threads", threads_}};
+    Json json = {{"median_ms", t.median_ms}, {"min_ms", t.min_ms},  {"p90_ms", t.p90_ms},
+                 {"runs", t.run_ms.size()},  {"threads", threads_}, {"emulated", Emulated()}};
     if (TextWanted(json_)) {
       fmt::print(
-          "{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory)\n",
+          "{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory){}\n",
           model->desc().name, t.median_ms, t.min_ms, t.p90_ms, t.run_ms.size(), threads_,
-          threads_ == 1 ? "" : "s", BytesText(static_cast<double>(instance->memory_bytes())));
+          threads_ == 1 ? "" : "s", BytesText(static_cast<double>(instance->memory_bytes())),
+          Emulated() ? "; emulated: these times mean nothing" : "");
     }
     if (profile_ && !Interrupted()) ReportProfile(*instance, buffers, options, &json);
     WHET_RETURN_IF_ERROR(WriteJson(json_, json));

@@ -32,6 +32,23 @@ int Describe(std::span<const whet_tensor> tensors, uint32_t index, const char* w
   return 0;
 }
 
+// Takes a session for one run, or does not get it.
+class Turn {
+ public:
+  explicit Turn(std::atomic_flag& busy)
+      : busy_(busy), taken_(!busy.test_and_set(std::memory_order_acquire)) {}
+  ~Turn() {
+    if (taken_) busy_.clear(std::memory_order_release);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool taken() const { return taken_; }
+
+ private:
+  std::atomic_flag& busy_;
+  const bool taken_;
+};
+
 bool AnyNull(const void* const* list, size_t n, const char* what) {
   for (size_t i = 0; i < n; ++i) {
     if (list && list[i]) continue;
@@ -88,17 +105,16 @@ int whet_session_run(whet_session* s, const void* const* inputs, void* const* ou
   const size_t n_in = s->instance.model().inputs().size(),
                n_out = s->instance.model().outputs().size();
   if (AnyNull(inputs, n_in, "input") || AnyNull(outputs, n_out, "output")) return -1;
-  if (s->busy.test_and_set(std::memory_order_acquire)) {
+  const Turn turn(s->busy);
+  if (!turn.taken()) {
     last_error = "the session is running in another thread; open one session per thread";
     return -1;
   }
   s->inputs.assign(inputs, inputs + n_in);
   s->outputs.assign(outputs, outputs + n_out);
   s->instance.Run(s->inputs, s->outputs);
-  s->busy.clear(std::memory_order_release);
   return 0;
 } catch (const std::exception& e) {
-  s->busy.clear(std::memory_order_release);
   last_error = e.what();
   return -1;
 }

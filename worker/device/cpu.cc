@@ -2,15 +2,12 @@
 
 #include <sched.h>
 #include <sys/utsname.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 
+#include "compiler/support/emulated.h"
 #include "compiler/support/env.h"
 #include "compiler/target/target.h"
 
@@ -44,18 +41,6 @@ std::string CpuModel() {
     if (colon < end) return text->substr(colon + 2, std::min<size_t>(end - colon - 2, 200));
   }
   return "";
-}
-
-// Under qemu's user-mode emulation times mean nothing.
-bool Emulated() {
-  if (const char* told = std::getenv("WHET_EMULATED"); told && told[0] == '1') return true;
-#if defined(__x86_64__)
-  unsigned int eax = 0, name[3] = {};
-  __cpuid(0x40000000, eax, name[0], name[1], name[2]);
-  return std::memcmp(name, "TCGTCGTCGTCG", 12) == 0;
-#else
-  return false;
-#endif
 }
 
 }  // namespace
