@@ -201,7 +201,11 @@ class PhaseEmitter {
       Mark(b_.CreateAlignedStore(ToMemory(v), Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
     } else if (a.lane_stride == 1) {
       v = ToMemory(Widen(v));
-      if (mask_) {
+      if (const unsigned first = LeadingLanes()) {
+        Mark(b_.CreateAlignedStore(b_.CreateShuffleVector(v, FirstLanes(first, first)),
+                                   Pointer(*s.out, a), ElementAlign(*s.out)),
+             *s.out);
+      } else if (mask_) {
         Mark(b_.CreateMaskedStore(v, Pointer(*s.out, a), ElementAlign(*s.out), mask_), *s.out);
       } else {
         Mark(b_.CreateAlignedStore(v, Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
@@ -424,10 +428,14 @@ class PhaseEmitter {
       Value* outer = mask_;
       mask_ = outer ? b_.CreateAnd(outer, c) : c;
       ForgetLoads();
+      masked_load_ = nullptr;
       Value* x = Widen(EmitExpr(e.args[1]));
       mask_ = outer;
       ForgetLoads();
       Value* y = Widen(EmitExpr(e.args[2]));
+      // What is loaded under a mask is 0 outside of it already.
+      const auto* zero = llvm::dyn_cast<llvm::Constant>(y);
+      if (x == masked_load_ && zero && zero->isNullValue()) return x;
       return b_.CreateSelect(c, x, y);
     }
     bool loads = false;
@@ -637,7 +645,13 @@ class PhaseEmitter {
       v = Mark(b_.CreateAlignedLoad(element, Pointer(buffer, a), ElementAlign(buffer)), buffer);
     } else if (a.lane_stride == 1) {
       auto* type = llvm::FixedVectorType::get(element, lanes_);
-      if (mask_) {
+      if (const unsigned first = LeadingLanes()) {
+        auto* narrow = llvm::FixedVectorType::get(element, first);
+        v = Mark(b_.CreateAlignedLoad(narrow, Pointer(buffer, a), ElementAlign(buffer)), buffer);
+        // The other lanes are 0, as a masked load leaves them.
+        v = b_.CreateShuffleVector(v, llvm::Constant::getNullValue(narrow),
+                                   FirstLanes(first, static_cast<unsigned>(lanes_)));
+      } else if (mask_) {
         v = Mark(b_.CreateMaskedLoad(type, Pointer(buffer, a), ElementAlign(buffer), mask_,
                                      llvm::Constant::getNullValue(type)),
                  buffer);
@@ -650,6 +664,7 @@ class PhaseEmitter {
                                      MaskOrAll(), llvm::Constant::getNullValue(type)),
                buffer);
     }
+    masked_load_ = mask_ && v->getType()->isVectorTy() ? v : nullptr;
     if (buffer.dtype == DType::kBool) {
       v = b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
     }
@@ -699,6 +714,26 @@ class PhaseEmitter {
     llvm::SmallVector<llvm::Constant*> v;
     for (int64_t i = 0; i < lanes_; ++i) v.push_back(llvm::ConstantInt::get(t, i));
     return llvm::ConstantVector::get(v);
+  }
+  // n > 0: exactly the first n lanes are on, n a power of two below the vector's length, so that a
+  // shorter vector does. Masked loads cost an operation beyond the load, and masked accesses that
+  // span two cache lines the price of both.
+  unsigned LeadingLanes() const {
+    auto* mask = llvm::dyn_cast_or_null<llvm::Constant>(mask_);
+    if (!mask) return 0;
+    unsigned n = 0;
+    const auto lanes = static_cast<unsigned>(lanes_);
+    while (n < lanes && mask->getAggregateElement(n)->isOneValue()) ++n;
+    for (unsigned i = n; i < lanes; ++i) {
+      if (!mask->getAggregateElement(i)->isNullValue()) return 0;
+    }
+    return n < lanes && (n & (n - 1)) == 0 ? n : 0;
+  }
+  // The first `n` lanes of a shuffle's first operand, then lanes of its second, `length` in all.
+  static llvm::SmallVector<int> FirstLanes(unsigned n, unsigned length) {
+    llvm::SmallVector<int> lanes;
+    for (unsigned i = 0; i < length; ++i) lanes.push_back(static_cast<int>(i < n ? i : n));
+    return lanes;
   }
   Value* MaskOrAll() {
     return mask_ ? mask_
@@ -760,6 +795,7 @@ class PhaseEmitter {
   int64_t lanes_ = 1;
   int64_t lane_begin_ = 0;
   Value* mask_ = nullptr;
+  Value* masked_load_ = nullptr;  // the latest vector load, when it was made under the mask
   std::map<const expr::BufferNode*, std::map<int64_t, std::pair<llvm::AllocaInst*, int64_t>>>
       registers_;
   std::map<const expr::BufferNode*, std::map<std::string, Value*>> loads_;
