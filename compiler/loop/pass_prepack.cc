@@ -19,6 +19,9 @@ void Used(const Stmt& s, std::vector<Buffer>& loaded, std::vector<Buffer>& store
   Walk(s, [&](const Stmt& x) {
     if (const auto* b = As<BlockNode>(x)) {
       for (const auto* l : Loads(b->value)) add(loaded, l->buffer);
+      if (b->init) {
+        for (const auto* l : Loads(b->init)) add(loaded, l->buffer);
+      }
       add(stored, b->out);
     }
   });

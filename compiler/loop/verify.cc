@@ -72,6 +72,7 @@ class Verifier {
                         b.out->name, r->lo, r->hi, d, b.out->shape[d]);
       }
     }
+    if (b.init) WHET_RETURN_IF_ERROR(CheckExpr(b.init, iters, b.name));
     return CheckExpr(b.value, iters, b.name);
   }
 

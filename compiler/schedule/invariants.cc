@@ -126,6 +126,7 @@ class Sizes {
     for (const Expr& e : b.bindings) WHET_RETURN_IF_ERROR(Add(e));
     for (const Expr& e : b.out_indices) WHET_RETURN_IF_ERROR(Add(e));
     WHET_RETURN_IF_ERROR(Add(b.predicate));
+    WHET_RETURN_IF_ERROR(Add(b.init));
     return Add(b.value);
   }
 

@@ -1,5 +1,5 @@
 // Primitives that change blocks and buffers: inline, cache_read, cache_write, set_scope,
-// decompose_reduction, transform_layout, pad.
+// start_from, decompose_reduction, transform_layout, pad.
 #include "compiler/expr/index_map.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/prim_util.h"
@@ -129,6 +129,84 @@ Status SetScope(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kSetScope = {"set_scope", 1, "set_scope BUFFER SCOPE", 2, 2, SetScope};
 
+// The addend of the only sum of `out` with anything in `value`: load(out) + addend; null when there
+// is none or `out` is read in another place too. `rest` is `value` with the sum replaced by its
+// load.
+Expr AddedTo(const Expr& value, const Buffer& out, Expr* rest) {
+  int loads = 0;
+  for (const auto* l : loop::Loads(value)) loads += l->buffer == out;
+  Expr addend;
+  auto is_load = [&](const Expr& e) { return e->kind == expr::Kind::kLoad && e->buffer == out; };
+  *rest = expr::Rewrite(value, [&](const Expr& e) -> Expr {
+    if (addend || e->kind != expr::Kind::kBinary || e->binary != expr::BinaryOp::kAdd)
+      return nullptr;
+    for (int side : {0, 1}) {
+      if (!is_load(e->args[side])) continue;
+      addend = e->args[1 - side];
+      return e->args[side];
+    }
+    return nullptr;
+  });
+  return loads == 1 ? addend : nullptr;
+}
+
+// start_from BLOCK CONSUMER: the sum BLOCK starts from what CONSUMER, its only reader, adds to it,
+// instead of from 0: one operation less per element. The addend reads inputs of the program only.
+Status StartFrom(Program& p, const std::vector<std::string>& args) {
+  WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
+  WHET_ASSIGN_OR_RETURN(BlockSite consumer, loop::FindBlock(p, args[1]));
+  const BlockNode &b = *site.block, &c = *consumer.block;
+  const bool from_zero =
+      b.init && ((b.init->kind == expr::Kind::kFloat && b.init->float_value == 0) ||
+                 (b.init->kind == expr::Kind::kInt && b.init->int_value == 0));
+  if (b.reducer != loop::Reducer::kSum || !from_zero)
+    return FailedPrecondition("it is not a sum that starts from 0");
+  WHET_RETURN_IF_ERROR(NeedIntermediate(p, b.out->name).status());
+  const std::vector<BlockSite> readers = Readers(p, b.out);
+  if (Writers(p, b.out).size() != 1 || readers.size() != 1 || readers[0].block != &c ||
+      c.reducer != loop::Reducer::kNone)
+    return FailedPrecondition("'{}' is not the only reader of '{}', element by element", args[1],
+                              b.out->name);
+  Expr rest;
+  const Expr addend = AddedTo(c.value, b.out, &rest);
+  if (!addend) return FailedPrecondition("'{}' adds nothing to '{}'", args[1], b.out->name);
+  for (const auto* l : loop::Loads(addend)) {
+    const bool input = std::any_of(p.params.begin(), p.params.end(), [&](const loop::Param& x) {
+      return x.buffer == l->buffer && x.role == loop::Role::kInput;
+    });
+    if (!input || loop::Reads(b, l->buffer))
+      return FailedPrecondition("what is added reads '{}'", l->buffer->name);
+  }
+  // CONSUMER's iteration variables in terms of BLOCK's.
+  const std::vector<int> dims = PlainOutput(b);
+  if (dims.size() != b.out_indices.size())
+    return FailedPrecondition("block '{}' does not write one element per iteration", b.name);
+  expr::Substitution s;
+  for (const auto* l : loop::Loads(c.value)) {
+    if (!(l->buffer == b.out)) continue;
+    for (size_t d = 0; d < l->args.size(); ++d) {
+      for (const loop::Iter& it : c.iters) {
+        if (it.var == l->args[d] && it.extent == b.iters[dims[d]].extent)
+          s.Add(it.var, b.iters[dims[d]].var);
+      }
+    }
+  }
+  for (const loop::Iter& it : c.iters) {
+    const bool known = std::any_of(s.pairs.begin(), s.pairs.end(),
+                                   [&](const auto& x) { return x.first == it.var.get(); });
+    if (!known && expr::Uses(addend, it.var))
+      return FailedPrecondition("what is added differs along '{}', '{}' does not", it.var->name,
+                                b.out->name);
+  }
+  BlockFields starting = b, adding = c;
+  starting.init = Substitute(addend, s);
+  adding.value = rest;
+  p.body = ReplaceBlock(p.body, &b, loop::MakeBlock(std::move(starting)));
+  p.body = ReplaceBlock(p.body, &c, loop::MakeBlock(std::move(adding)));
+  return OkStatus();
+}
+const Primitive kStartFrom = {"start_from", 1, "start_from BLOCK CONSUMER", 2, 2, StartFrom};
+
 // decompose_reduction BLOCK LOOP: the initial value is written by a block BLOCK.init just before
 // LOOP, which must hold every loop the reduction runs over.
 Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
@@ -152,7 +230,6 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   BlockFields init;
   init.name = b.name + ".init";
   init.out = b.out;
-  init.value = b.init;
   init.predicate = b.predicate;
   expr::Substitution rename;
   std::vector<const ForNode*> kept;
@@ -177,6 +254,7 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
     init.bindings.push_back(Substitute(b.bindings[i], rename));
   }
   for (const Expr& e : b.out_indices) init.out_indices.push_back(Substitute(e, iters));
+  init.value = Substitute(b.init, iters);
   // In a loop that computes an element again (compute_at put the block there) the sum would not
   // start again.
   if (!OncePerElement(site, site.loops.size() - inner.size())) {
@@ -290,7 +368,7 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
   f.iters[axis].extent = padded;
   expr::Bounds bounds;
   for (const loop::Iter& i : f.iters) bounds.Set(i.var, {0, i.extent - 1});
-  f.value = expr::Rewrite(b.value, [&](const Expr& x) -> Expr {
+  auto guarded = [&](const Expr& x) -> Expr {
     if (x->kind != expr::Kind::kLoad || !expr::Uses(x, it.var)) return nullptr;
     for (size_t d = 0; d < x->args.size(); ++d) {
       auto range = bounds.Of(x->args[d]);
@@ -301,7 +379,9 @@ Status Pad(Program& p, const std::vector<std::string>& args) {
       return expr::Select(expr::Lt(it.var, expr::Int(it.extent)), x, zero);
     }
     return x;
-  });
+  };
+  f.value = expr::Rewrite(b.value, guarded);
+  if (f.init) f.init = expr::Rewrite(b.init, guarded);
   const Buffer to =
       expr::MakeBuffer(b.out->name, b.out->dtype, shape, b.out->scope, b.out->constant);
   const Buffer from = b.out;
@@ -322,6 +402,7 @@ const Primitive& PrimInline() { return kInline; }
 const Primitive& PrimCacheRead() { return kCacheRead; }
 const Primitive& PrimCacheWrite() { return kCacheWrite; }
 const Primitive& PrimSetScope() { return kSetScope; }
+const Primitive& PrimStartFrom() { return kStartFrom; }
 const Primitive& PrimDecomposeReduction() { return kDecomposeReduction; }
 const Primitive& PrimTransformLayout() { return kTransformLayout; }
 const Primitive& PrimPad() { return kPad; }

@@ -20,6 +20,7 @@ const std::vector<const Primitive*>& Primitives() {
       &PrimDecomposeReduction(),
       &PrimTransformLayout(),
       &PrimPad(),
+      &PrimStartFrom(),
   };
   return all;
 }

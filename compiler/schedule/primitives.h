@@ -18,6 +18,7 @@ const Primitive& PrimInline();
 const Primitive& PrimCacheRead();
 const Primitive& PrimCacheWrite();
 const Primitive& PrimSetScope();
+const Primitive& PrimStartFrom();
 const Primitive& PrimDecomposeReduction();
 const Primitive& PrimTransformLayout();
 const Primitive& PrimPad();

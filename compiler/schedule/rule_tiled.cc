@@ -93,11 +93,12 @@ std::vector<Knob> TiledKnobs(const RuleContext& context) {
   std::vector<Knob> k(kKnobs);
   for (int i = 0; i < kKnobs; ++i) k[i].name = kNames[i];
   k[kRows].values = UpTo({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28}, rows);
-  k[kVectors].values = UpTo({1, 2, 3, 4, 6, 8}, std::max<int64_t>(1, CeilDiv(vec, lanes / 2)));
+  k[kVectors].values =
+      UpTo({1, 2, 3, 4, 5, 6, 7, 8}, std::max<int64_t>(1, CeilDiv(vec, lanes / 2)));
   k[kLanes].values =
       lanes >= 8 ? std::vector<int64_t>{lanes / 2, lanes} : std::vector<int64_t>{lanes};
   k[kUnrollWindow].values = r.window > 1 ? std::vector<int64_t>{0, 1, 2} : std::vector<int64_t>{0};
-  for (int64_t u : {1, 2, 4, 8}) {
+  for (int64_t u : {1, 2, 3, 4, 8}) {
     if (r.channels % u == 0) k[kUnrollChannels].values.push_back(u);
   }
   k[kOrder].values = {0, 1, 2};
@@ -247,6 +248,8 @@ class TiledWriter {
       WHET_RETURN_IF_ERROR(Do("set_scope", {acc_, "register"}));
     }
     for (const std::string& b : a_.before) WHET_RETURN_IF_ERROR(Do("inline", {b}));
+    // A bias costs nothing as the value the sum starts from; where nothing is added it stays.
+    (void)Do("start_from", {anchor_, final_});
     return OkStatus();
   }
 
@@ -411,7 +414,7 @@ std::unique_ptr<RuleContext> Match(const loop::Program& p, const Target& t) {
 
 template <Class kClass>
 constexpr Rule Make(const char* name) {
-  return {name, 1, Match<kClass>, TiledKnobs, DefaultTiled, CheckTiled, EstimateTiled, ApplyTiled};
+  return {name, 2, Match<kClass>, TiledKnobs, DefaultTiled, CheckTiled, EstimateTiled, ApplyTiled};
 }
 const Rule kConv = Make<Class::kConv>("conv_direct");
 const Rule kDepthwise = Make<Class::kDepthwise>("depthwise");
