@@ -31,10 +31,9 @@ class CompileVerb : public Verb {
         "A record is used only where the log's paired measurements say that it beats the default "
         "schedule. The same log gives\nthe same bytes.");
     flags.Example("whet compile model.onnx --db tuning.db -o model.so");
+    flags.Example("whet compile model.onnx --shape x=1,3,320,640 -o model.so --explain");
     flags.Example(
-        "whet compile model.onnx --shape x=1,3,320,640 --bind batch=1 -o model.so --explain");
-    flags.Example(
-        "whet compile model.onnx --server tuner.lan:9191 --target 'cpu -arch=x86_64 "
+        "whet compile model.onnx --server 127.0.0.1:9191 --target 'cpu -arch=x86_64 "
         "-mattr=+avx,+avx2,+fma' -o model.so");
   }
 

@@ -50,7 +50,7 @@ class TuneVerb : public Verb {
         "time.");
     flags.Example("whet tune model.onnx --db tuning.db --time 3m");
     flags.Example("whet tune model.onnx --shape x=1,3,224,224 --trials 2000");
-    flags.Example("whet tune model.onnx --key rpi4 --server tuner.lan:9191 --effort full");
+    flags.Example("whet tune model.onnx --key rpi4 --server 127.0.0.1:9191 --effort full");
   }
 
   int Run() override {
@@ -91,7 +91,8 @@ class TuneVerb : public Verb {
     if (dry_run_) return DryRun(tasks);
     options_.progress = Progress::ForStderr();
     if (TextWanted(json_))
-      fmt::print(stderr, "{} tasks, {}, seed {}\n", tasks.size(), Budget(), options_.seed);
+      fmt::print(stderr, "{} task{}, {}, seed {}\n", tasks.size(), tasks.size() == 1 ? "" : "s",
+                 Budget(), options_.seed);
     WHET_ASSIGN_OR_RETURN(const TuneReport report, Tune(options_, tasks));
     *winner = report.has_winner();
     if (TextWanted(json_)) PrintTune(report);
@@ -115,8 +116,8 @@ class TuneVerb : public Verb {
     for (const TaskInfo& t : tasks) list.push_back(TaskJson(t));
     if (TextWanted(json_)) {
       PrintTasks(tasks);
-      fmt::print("{} tasks, {}, seed {}; nothing was measured\n", tasks.size(), Budget(),
-                 options_.seed);
+      fmt::print("{} task{}, {}, seed {}; nothing was measured\n", tasks.size(),
+                 tasks.size() == 1 ? "" : "s", Budget(), options_.seed);
     }
     return WriteJson(json_, {{"trials", options_.trials},
                              {"seconds", options_.seconds},

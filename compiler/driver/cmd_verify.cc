@@ -18,7 +18,7 @@ class VerifyVerb : public Verb {
   void Declare(Flags& flags) override {
     flags.Positional("ARTIFACT", &options_.artifact, "a compiled model (.so)");
     flags.Positional("MODEL", &model_.options.model, "the ONNX model it was compiled from");
-    model_.Declare(flags);
+    model_.Declare(flags, ModelFlags::Needs::kShapes);
     flags
         .Add("--input", &options_.inputs,
              "an input, as for `whet run`; inputs not given are random numbers")

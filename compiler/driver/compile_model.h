@@ -20,7 +20,6 @@ namespace whet::driver {
 struct ModelOptions {
   std::string model;                                   // path of an ONNX file
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1,3,224,224, by input
-  std::map<std::string, int64_t> bindings;             // --bind NAME=VALUE, by symbolic dimension
   std::string target = "host";                         // or target text
   int threads = 1;     // records are looked up for this number of threads
   std::string db;      // tuning log; empty: none

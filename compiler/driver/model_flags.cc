@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/names.h"
+#include "compiler/support/names.h"
 #include "compiler/target/target.h"
 #include "deploy/runtime/cpu_features.h"
 
@@ -55,13 +56,15 @@ Status CheckTarget(const std::string& text) {
 
 }  // namespace
 
-void ModelFlags::Declare(Flags& flags) {
+void ModelFlags::Declare(Flags& flags, Needs needs) {
   flags
       .Add("--shape", &shapes_,
            "shape of an input with symbolic dimensions; may be repeated, once per input")
       .Value("NAME=D,D,...");
-  flags.Add("--bind", &bindings_, "value of a symbolic dimension, wherever it appears")
-      .Value("NAME=VALUE");
+  if (needs == Needs::kShapes) {
+    flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
+    return;
+  }
   flags
       .Add("--target", &options.target,
            "what to compile for: 'host', or target text as `whet doctor` prints it")
@@ -78,19 +81,7 @@ Status ModelFlags::Resolve() {
   if (!options.db.empty() && !options.server.empty())
     return InvalidArgument("--db and --server exclude each other: a server has its own log");
   options.shapes.clear();
-  options.bindings.clear();
   for (const std::string& s : shapes_) WHET_RETURN_IF_ERROR(ParseShape(s, &options.shapes));
-  for (const std::string& b : bindings_) {
-    const size_t eq = b.rfind('=');
-    int64_t v = 0;
-    if (eq == std::string::npos || eq == 0 ||
-        !ParseInteger(std::string_view(b).substr(eq + 1), 1, &v)) {
-      return InvalidArgument(
-          "--bind '{}' is not NAME=VALUE with a value from 1; write for example --bind batch=1", b);
-    }
-    if (!options.bindings.emplace(b.substr(0, eq), v).second)
-      return InvalidArgument("--bind names '{}' twice", b.substr(0, eq));
-  }
   options.threads = static_cast<int>(threads_);
   return CheckTarget(options.target);
 }

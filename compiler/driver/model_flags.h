@@ -13,14 +13,15 @@ namespace whet::driver {
 
 class ModelFlags {
  public:
-  void Declare(Flags& flags);
+  enum class Needs { kShapes, kRecords };  // kRecords: also a target, and where the records are
+  void Declare(Flags& flags, Needs needs = Needs::kRecords);
   // Turns the texts into `options`; InvalidArgument shows how a flag is written.
   Status Resolve();
 
   ModelOptions options;  // `model` is bound by the verb
 
  private:
-  std::vector<std::string> shapes_, bindings_;
+  std::vector<std::string> shapes_;
   int64_t threads_ = 1;
 };
 

@@ -3,27 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 namespace whet::driver {
 namespace {
-
-// Levenshtein distance, one row at a time.
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row[b.size()];
-}
 
 std::vector<std::string> Parts(std::string_view label) {
   std::vector<std::string> parts;
@@ -41,18 +24,6 @@ std::string Join(const std::vector<std::string>& items, std::string_view separat
   std::string s;
   for (const std::string& i : items) s += (s.empty() ? "" : std::string(separator)) + i;
   return s;
-}
-
-std::string Suggestion(std::string_view given, const std::vector<std::string>& known) {
-  const std::string* best = nullptr;
-  size_t least = 3;  // more changes than that are another word
-  for (const std::string& k : known) {
-    if (const size_t d = Distance(given, k); d < least) {
-      least = d;
-      best = &k;
-    }
-  }
-  return best ? fmt::format(" (did you mean '{}'?)", *best) : "";
 }
 
 std::string FileNameFor(std::string_view name) {

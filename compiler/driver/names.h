@@ -1,4 +1,4 @@
-// Helpers for messages about names: lists, and "did you mean". Pure functions.
+// Helpers for messages about names. Pure functions.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,9 +7,6 @@
 namespace whet::driver {
 
 std::string Join(const std::vector<std::string>& items, std::string_view separator = ", ");
-
-// " (did you mean '--threads'?)" when one of `known` is close to `given`, else "".
-std::string Suggestion(std::string_view given, const std::vector<std::string>& known);
 
 // A file name for an output: every character other than letters, digits, '.', '_', '-' becomes '_'.
 std::string FileNameFor(std::string_view name);

@@ -76,12 +76,6 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
 }  // namespace
 
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
-  if (!options.bindings.empty()) {
-    return InvalidArgument(
-        "--bind {}={}: this version binds no symbolic dimensions by name; give the whole shape "
-        "with --shape",
-        options.bindings.begin()->first, options.bindings.begin()->second);
-  }
   onnx::ImportOptions import;
   import.shapes = options.shapes;
   return onnx::ImportFile(options.model, import);

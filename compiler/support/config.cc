@@ -5,14 +5,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "compiler/support/env.h"
+#include "compiler/support/names.h"
 
 namespace whet {
 namespace {
@@ -61,6 +64,15 @@ std::string TomlQuoted(const std::string& text) {
     }
   }
   return quoted + "\"";
+}
+
+// A number as TOML has it, else a quoted text; either reads back as the same text.
+std::string TomlValue(const std::string& text) {
+  const size_t digits = text.rfind('-', 0) == 0 ? 1 : 0;
+  const bool number = text.size() > digits && text.size() < 19 &&
+                      text.find_first_not_of("0123456789", digits) == std::string::npos &&
+                      (text[digits] != '0' || text == "0");
+  return number ? text : TomlQuoted(text);
 }
 
 // The apps whose options hold: the main one and the sub-commands that were named.
@@ -149,10 +161,10 @@ void Dump(const std::vector<CLI::App*>& apps) {
       } else if (values.size() == 1 && values[0].empty()) {
         std::printf("# %s =\n", name.c_str());
       } else if (values.size() == 1) {
-        std::printf("%s = %s\n", name.c_str(), TomlQuoted(values[0]).c_str());
+        std::printf("%s = %s\n", name.c_str(), TomlValue(values[0]).c_str());
       } else {
         std::vector<std::string> quoted;
-        for (const std::string& v : values) quoted.push_back(TomlQuoted(v));
+        for (const std::string& v : values) quoted.push_back(TomlValue(v));
         std::printf("%s = [%s]\n", name.c_str(),
                     fmt::format("{}", fmt::join(quoted, ", ")).c_str());
       }
@@ -160,8 +172,94 @@ void Dump(const std::vector<CLI::App*>& apps) {
   }
 }
 
-int Usage(const std::string& message) {
-  std::fprintf(stderr, "error: %s\nRun with --help for more information.\n", message.c_str());
+// Finds the first name of a command line that no option or sub-command has. CLI11 refuses it too,
+// but says neither what there is nor what may have been meant.
+class NameCheck {
+ public:
+  NameCheck(const CLI::App& app, const std::string& program) : app_(&app), called_(program) {}
+
+  // What is wrong, in words; empty when all names are known.
+  std::string Run(int argc, const char* const* argv) {
+    for (int i = 1; i < argc; ++i) {
+      const std::string arg = argv[i];
+      if (arg == "--") return "";
+      if (arg.size() < 2 || arg[0] != '-') {
+        if (std::string wrong = Argument(arg); !wrong.empty()) return wrong;
+        continue;
+      }
+      const bool is_long = arg[1] == '-';
+      const std::string name = is_long ? arg.substr(0, arg.find('=')) : arg.substr(0, 2);
+      const CLI::Option* option = Find(name);
+      if (!option) {
+        return fmt::format("unknown flag '{}'{}; the flags of '{}' are {}", name,
+                           Suggestion(name, Flags()), called_, fmt::join(Flags(), ", "));
+      }
+      if (!IsFlag(option) && name.size() == arg.size()) ++i;  // the next one is its value
+    }
+    return "";
+  }
+
+  const std::string& called() const { return called_; }  // "whet bench", when that was reached
+
+ private:
+  // The options that hold here: those of the sub-command, then those of the program.
+  std::vector<const CLI::Option*> Options() const {
+    std::vector<const CLI::Option*> all = app_->get_options();
+    if (app_->get_parent()) {
+      for (const CLI::Option* o : app_->get_parent()->get_options()) all.push_back(o);
+    }
+    return all;
+  }
+  const CLI::Option* Find(const std::string& name) const {
+    for (const CLI::Option* o : Options()) {
+      if (o->check_name(name)) return o;
+    }
+    return nullptr;
+  }
+  std::vector<std::string> Flags() const {
+    std::vector<std::string> names;
+    for (const CLI::Option* o : Options()) {
+      for (const std::string& n : o->get_lnames()) {
+        const std::string flag = "--" + n;
+        if (!o->get_group().empty() && std::find(names.begin(), names.end(), flag) == names.end())
+          names.push_back(flag);
+      }
+    }
+    return names;
+  }
+  std::string Argument(const std::string& arg) {
+    const std::vector<const CLI::App*> subs =
+        app_->get_subcommands([](const CLI::App*) { return true; });
+    if (!subs.empty()) {
+      std::vector<std::string> verbs;
+      for (const CLI::App* sub : subs) {
+        if (sub->get_name() == arg) {
+          app_ = sub;
+          called_ += " " + arg;
+          return "";
+        }
+        verbs.push_back(sub->get_name());
+      }
+      return fmt::format("unknown verb '{}'{}; the verbs are {}", arg, Suggestion(arg, verbs),
+                         fmt::join(verbs, ", "));
+    }
+    std::vector<std::string> expected;
+    for (const CLI::Option* o : app_->get_options()) {
+      if (o->get_positional()) expected.push_back(o->get_name());
+    }
+    if (++arguments_ <= expected.size()) return "";
+    return fmt::format(
+        "unexpected argument '{}'; '{}' takes {}", arg, called_,
+        expected.empty() ? "flags only" : fmt::format("{}", fmt::join(expected, " ")));
+  }
+
+  const CLI::App* app_;
+  std::string called_;
+  size_t arguments_ = 0;
+};
+
+int Usage(const std::string& program, const std::string& message) {
+  std::fprintf(stderr, "error: %s\n`%s --help` explains.\n", message.c_str(), program.c_str());
   return 2;
 }
 
@@ -174,15 +272,22 @@ std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv
                  "TOML file with options (flags and WHET_<FLAG> variables win over it)");
   app.add_flag("--dump-config", dump, "print the configuration that results, as TOML, and exit");
   app.add_flag("--version", version, "print the version and exit");
+  std::string program = app.get_name();
+  if (program.empty() && argc > 0) program = std::filesystem::path(argv[0]).filename().string();
+  NameCheck names(app, program);
+  if (const std::string wrong = names.Run(argc, argv); !wrong.empty())
+    return Usage(names.called(), wrong);
+  program = names.called();
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& e) {
     return app.exit(e), 0;
   } catch (const CLI::CallForAllHelp& e) {
     return app.exit(e), 0;
+  } catch (const CLI::RequiredError& e) {
+    if (!dump && !version) return Usage(program, e.what());  // neither needs what is missing
   } catch (const CLI::ParseError& e) {
-    if (version) return std::printf("whet %s\n", kVersion), 0;
-    return Usage(e.what());
+    return Usage(program, e.what());
   }
   if (version) return std::printf("whet %s\n", kVersion), 0;
   toml::table file;
@@ -191,22 +296,23 @@ std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv
   }
   if (!config.empty()) {
     const StatusOr<std::string> text = ReadFile(config, kMaxConfigBytes);
-    if (!text.ok()) return Usage(Message(text.status()));
+    if (!text.ok()) return Usage(program, Message(text.status()));
     toml::parse_result parsed = toml::parse(*text, config);
     if (!parsed) {
-      return Usage(fmt::format("'{}' line {}: {}", config, parsed.error().source().begin.line,
+      return Usage(program,
+                   fmt::format("'{}' line {}: {}", config, parsed.error().source().begin.line,
                                std::string(parsed.error().description())));
     }
     file = std::move(parsed).table();
     if (const Status status = CheckNames(app, file, config); !status.ok())
-      return Usage(Message(status));
+      return Usage(program, Message(status));
   }
   std::vector<CLI::App*> apps;
   ActiveApps(app, &apps);
   for (CLI::App* active : apps) {
     for (CLI::Option* option : active->get_options()) {
       if (const Status status = ApplyOption(*active, option, file, config); !status.ok())
-        return Usage(Message(status));
+        return Usage(program, Message(status));
     }
   }
   if (dump) return Dump(apps), 0;

@@ -1,7 +1,9 @@
-// Rules for names that people choose and peers send. Pure functions.
+// Names that people choose, mistype and peers send. Pure functions.
 #pragma once
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace whet {
 
@@ -13,5 +15,8 @@ inline bool IsDeviceKey(std::string_view text) {
   });
 }
 inline constexpr const char* kDeviceKeyRule = "1 to 64 letters, digits, '.', '_' or '-'";
+
+// " (did you mean '--threads'?)" when one of `known` is close to `given`, else "".
+std::string Suggestion(std::string_view given, const std::vector<std::string>& known);
 
 }  // namespace whet

@@ -10,6 +10,7 @@
 #include "compiler/driver/flags.h"
 #include "compiler/driver/names.h"
 #include "compiler/driver/timing.h"
+#include "compiler/support/names.h"
 #include "deploy/runtime/npy.h"
 
 namespace whet::driver {

@@ -17,6 +17,10 @@ int Run(int argc, char** argv) {
       "rpc-tracker matches tuner servers with measurement devices: workers register under a key, "
       "servers lease them.\n"
       "It listens on loopback only, and stops on SIGTERM or Ctrl-C.");
+  app.footer(
+      "Example:\n  rpc-tracker --listen 127.0.0.1:9190\nPrints `listening on HOST:PORT tracker` "
+      "once "
+      "it is ready. Exit codes: 0 stopped, 2 usage or bad input.");
   std::string listen = "127.0.0.1:9190", state_dir;
   app.add_option("--listen", listen,
                  "address to listen on, HOST:PORT or :PORT; port 0 picks a free one")

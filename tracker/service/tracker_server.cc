@@ -93,9 +93,13 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
     if (!options.state_dir.empty()) {
       WHET_RETURN_IF_ERROR(MakeDirs(options.state_dir));
       epoch_path_ = options.state_dir + "/tracker-epochs";
-      WHET_ASSIGN_OR_RETURN(lock_,
-                            FileLock::TryAcquire(options.state_dir + "/tracker.lock",
-                                                 fmt::format("a tracker, pid {}", getpid())));
+      StatusOr<FileLock> lock = FileLock::TryAcquire(options.state_dir + "/tracker.lock",
+                                                     fmt::format("a tracker, pid {}", getpid()));
+      if (!lock.ok())
+        return Status(
+            lock.status().code(),
+            Message(lock.status()) + "; stop that one, or give this one its own --state-dir");
+      lock_ = *std::move(lock);
       WHET_ASSIGN_OR_RETURN(epochs, ReadEpochs(epoch_path_));
     }
     const int64_t first = epochs.reserved_below;

@@ -83,6 +83,10 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
   app.add_option("--builders", flags.builders,
                  "processes that build candidates (default: one less than there are processors)")
       ->check(CLI::Range(0, 256));
+  app.footer(
+      "Examples:\n  tuner-server --tracker :9190 --listen :9191 --db tuning.db\n  tuner-server "
+      "--tracker 127.0.0.1:9190 --listen 127.0.0.1:9191\nPrints `listening on HOST:PORT ROLE` for "
+      "each port once it is ready. Exit codes: 0 stopped, 2 usage or bad input.");
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
   spdlog::set_default_logger(spdlog::stderr_logger_mt("tuner-server"));
   sigset_t stop;

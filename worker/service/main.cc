@@ -44,6 +44,10 @@ int Run(int argc, char** argv) {
       "server that leases it, runs each in a sandboxed child, checks its output, times it, and "
       "reports.\n"
       "It stops on SIGTERM or Ctrl-C after the measurement that runs.");
+  app.footer(
+      "Example:\n  rpc-worker --key local --tracker 127.0.0.1:9190\nIt may start before its "
+      "tracker "
+      "and keeps trying. Exit codes: 0 stopped, 2 usage or bad input.");
   std::string key = "local", tracker = "127.0.0.1:9190", state_dir, lock_dir;
   bool verbose = false;
   int lifeline = -1;
