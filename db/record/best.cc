@@ -10,7 +10,11 @@ namespace {
 constexpr std::array<std::string_view, 13> kMissNames = {
     "none",           "no_workload",   "other_target",  "other_threads", "other_cache_mode",
     "other_codegen",  "other_program", "only_imported", "only_late",     "only_emulated",
-    "no_valid_trial", "no_baseline",   "not_better"};
+    "no_valid_trial", "not_compared",  "not_better"};
+
+std::string Candidates(int64_t n) {
+  return n == 1 ? "1 candidate" : fmt::format("{} candidates", n);
+}
 
 bool Bars(FailureKind kind) {
   return kind == FailureKind::kWrongOutput || kind == FailureKind::kRunCrash ||
@@ -44,9 +48,13 @@ void BestChooser::Add(const TrialRow& row) {
     if (Bars(row.failure)) barred_.insert(row.trace_fingerprint());
     return;
   }
-  if (row.is_default) return;
+  if (row.is_default) {
+    default_ns_ = row.median_ns;
+    return;
+  }
   if (!row.baseline_ratio) {
     ++unpaired_;
+    if (unpaired_ns_ == 0 || row.median_ns < unpaired_ns_) unpaired_ns_ = row.median_ns;
     return;
   }
   Class& c = groups_[{row.trace_fingerprint(), row.device.value_or(Fingerprint{})}];
@@ -90,14 +98,15 @@ std::optional<BestChooser::Choice> BestChooser::Choose() const {
 std::pair<MissReason, std::string> BestChooser::Miss() const {
   if (rows_ > 0 && imported_ == rows_) {
     return {MissReason::kOnlyImported,
-            fmt::format("{} imported record(s), none measured here yet", imported_)};
+            fmt::format("only imported records ({}), none measured here yet", imported_)};
   }
   if (rows_ > 0 && late_ + imported_ == rows_) {
-    return {MissReason::kOnlyLate, fmt::format("only {} late result(s)", late_)};
+    return {MissReason::kOnlyLate,
+            fmt::format("only results that came too late to count ({})", late_)};
   }
   if (rows_ > 0 && late_ + imported_ + emulated_ == rows_) {
     return {MissReason::kOnlyEmulated,
-            fmt::format("only {} trial(s) under emulation, whose times do not count", emulated_)};
+            fmt::format("only trials under emulation ({}), whose times do not count", emulated_)};
   }
   double nearest = 0;
   for (const auto& [group, c] : groups_) {
@@ -107,14 +116,28 @@ std::pair<MissReason, std::string> BestChooser::Miss() const {
   }
   if (nearest > 0) {
     return {MissReason::kNotBetter,
-            fmt::format("best tuned candidate takes {:.3f} x the default schedule", nearest)};
+            fmt::format("the best candidate takes {:.3f} x the default schedule's time", nearest)};
   }
   if (unpaired_ > 0) {
-    return {MissReason::kNoBaseline,
-            fmt::format("{} valid trial(s), none paired with the default schedule", unpaired_)};
+    return {MissReason::kNotCompared, WhyNotCompared()};
   }
   return {MissReason::kNoValidTrial,
-          fmt::format("no valid trial of a tuned candidate ({} failed)", failed_)};
+          failed_ > 0 ? Candidates(failed_) + " tried, none valid" : "no candidate was tried yet"};
+}
+
+// Only what looks faster than the default is measured side by side with it, at the end of a job.
+std::string BestChooser::WhyNotCompared() const {
+  const std::string tried = Candidates(unpaired_) + " tried";
+  if (default_ns_ <= 0) return tried + ", none compared with the default schedule yet";
+  const double ratio = unpaired_ns_ / default_ns_;
+  return ratio < 1 ? fmt::format(
+                         "{}; the best looks faster than the default schedule ({:.2f} x its time), "
+                         "but they were not measured side by side yet: tune on",
+                         tried, ratio)
+                   : fmt::format(
+                         "{}, none looks faster than the default schedule (the best took {:.2f} x "
+                         "its time)",
+                         tried, ratio);
 }
 
 }  // namespace whet::db

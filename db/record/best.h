@@ -30,8 +30,8 @@ enum class MissReason {
   kOnlyImported,  // not measured here yet
   kOnlyLate,
   kOnlyEmulated,
-  kNoValidTrial,  // every trial failed
-  kNoBaseline,    // valid, but never paired with the default schedule
+  kNoValidTrial,  // no candidate was tried, or every trial failed
+  kNotCompared,   // valid, but never measured in alternation with the default schedule
   kNotBetter,     // no record beats the default schedule
 };
 std::string_view MissName(MissReason reason);
@@ -90,11 +90,13 @@ class BestChooser {
   using Group = std::pair<Fingerprint, Fingerprint>;  // trace, device
 
   static Evidence Judged(const Class& c);
+  std::string WhyNotCompared() const;
 
   const std::optional<Fingerprint> device_;
   std::map<Group, Class> groups_;
   std::set<Fingerprint> barred_;
   int64_t rows_ = 0, imported_ = 0, late_ = 0, emulated_ = 0, failed_ = 0, unpaired_ = 0;
+  double default_ns_ = 0, unpaired_ns_ = 0;  // the latest default; the fastest of the unpaired
 };
 
 }  // namespace whet::db

@@ -31,31 +31,16 @@ StatusOr<int64_t> MetaInt(const std::map<std::string, std::string>& meta, const 
   return DataLoss("meta row '{}' is missing or not a number", name);
 }
 
-}  // namespace
-
-StatusOr<FileState> LookAt(const std::string& path) {
-  struct stat st = {};
-  if (stat(path.c_str(), &st) != 0) {
-    if (errno == ENOENT) return FileState::kMissing;
-    return PermissionDenied("tuning log '{}': {}", path, std::strerror(errno));
-  }
-  if (S_ISDIR(st.st_mode)) return InvalidArgument("tuning log '{}' is a folder", path);
-  if (!S_ISREG(st.st_mode)) return InvalidArgument("tuning log '{}' is not a regular file", path);
-  // SQLite sees a file of one byte as empty, and would overwrite it.
-  if (st.st_size == 1)
-    return InvalidArgument("'{}' is not a tuning log: it is one byte long", path);
-  return st.st_size == 0 ? FileState::kEmpty : FileState::kFilled;
+// Damage to what every reader needs first. (Damage to rows costs those rows only.)
+Status BeyondReading(const Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  return DataLoss(
+      "{}; it is damaged beyond reading: restore a copy of it, or begin a new log under another "
+      "name",
+      Message(status));
 }
 
-StatusOr<Connection> OpenForReading(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path();
-  const bool others_may_write = access(folder.empty() ? "." : folder.c_str(), W_OK) == 0 ||
-                                access((path + "-wal").c_str(), F_OK) == 0;
-  return Connection::Open(path,
-                          others_may_write ? OpenMode::kReadOnly : OpenMode::kReadOnlyImmutable);
-}
-
-StatusOr<int> IdentifyLog(Connection& db) {
+StatusOr<int> Identify(Connection& db) {
   // SQLite takes a file of a few bytes for an empty database and would write to it.
   const std::string magic("SQLite format 3", 16);
   if (const std::string start = db.FirstBytes(16); !start.empty() && start != magic) {
@@ -89,7 +74,7 @@ StatusOr<int> IdentifyLog(Connection& db) {
   return static_cast<int>(version);
 }
 
-StatusOr<LogMeta> ReadMeta(Connection& db) {
+StatusOr<LogMeta> Meta(Connection& db) {
   std::map<std::string, std::string> values;
   WHET_ASSIGN_OR_RETURN(Statement rows, db.Prepare(SelectSql(MetaTable(), "")));
   while (true) {
@@ -111,6 +96,40 @@ StatusOr<LogMeta> ReadMeta(Connection& db) {
   WHET_ASSIGN_OR_RETURN(const int64_t buried, db.QueryInt("SELECT max(seq_last) FROM tombstones"));
   meta.last_seq = std::max(seq, buried);
   return meta;
+}
+
+}  // namespace
+
+StatusOr<FileState> LookAt(const std::string& path) {
+  struct stat st = {};
+  if (stat(path.c_str(), &st) != 0) {
+    if (errno == ENOENT) return FileState::kMissing;
+    return PermissionDenied("tuning log '{}': {}", path, std::strerror(errno));
+  }
+  if (S_ISDIR(st.st_mode)) return InvalidArgument("tuning log '{}' is a folder", path);
+  if (!S_ISREG(st.st_mode)) return InvalidArgument("tuning log '{}' is not a regular file", path);
+  // SQLite sees a file of one byte as empty, and would overwrite it.
+  if (st.st_size == 1)
+    return InvalidArgument("'{}' is not a tuning log: it is one byte long", path);
+  return st.st_size == 0 ? FileState::kEmpty : FileState::kFilled;
+}
+
+StatusOr<Connection> OpenForReading(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  const bool others_may_write = access(folder.empty() ? "." : folder.c_str(), W_OK) == 0 ||
+                                access((path + "-wal").c_str(), F_OK) == 0;
+  return Connection::Open(path,
+                          others_may_write ? OpenMode::kReadOnly : OpenMode::kReadOnlyImmutable);
+}
+
+StatusOr<int> IdentifyLog(Connection& db) {
+  StatusOr<int> version = Identify(db);
+  return version.ok() ? version : BeyondReading(version.status());
+}
+
+StatusOr<LogMeta> ReadMeta(Connection& db) {
+  StatusOr<LogMeta> meta = Meta(db);
+  return meta.ok() ? meta : BeyondReading(meta.status());
 }
 
 std::optional<std::string> LostTailOf(const LogMeta& meta, const std::optional<HighWater>& mark) {

@@ -86,6 +86,12 @@ StatusOr<Connection> OpenForWriting(const std::string& path, const WriterOptions
 
 }  // namespace
 
+LogWriter::~LogWriter() {
+  // A reader in the middle of something keeps the log beside the file from being emptied, no more.
+  const Status ignored = db_.Exec("PRAGMA busy_timeout=200; PRAGMA wal_checkpoint(TRUNCATE)");
+  ignored.IgnoreError();
+}
+
 StatusOr<std::unique_ptr<LogWriter>> LogWriter::Open(const std::string& given_path,
                                                      const WriterOptions& options) {
   WHET_ASSIGN_OR_RETURN(const std::string path, CanonicalPath(given_path));
@@ -106,9 +112,9 @@ StatusOr<std::unique_ptr<LogWriter>> LogWriter::Open(const std::string& given_pa
   if (const auto lost = LostTailOf(writer->meta_, mark)) {
     if (options.lost_tail == WriterOptions::LostTail::kRefuse) {
       return DataLoss(
-          "tuning log '{}': {}; restore the newer file, or go on with what is there by "
-          "`--salvage`, which gives the log a new generation",
-          path, *lost);
+          "tuning log '{}': {}; restore the newer file, or go on with what is there: `whet log "
+          "salvage --db {}`",
+          path, *lost, path);
     }
     writer->next_meta_.last_seq = std::max(mark->seq, writer->meta_.last_seq);
     writer->next_meta_.commit = std::max(mark->commit, writer->meta_.commit);

@@ -20,6 +20,9 @@ class LogWriter {
  public:
   static StatusOr<std::unique_ptr<LogWriter>> Open(const std::string& path,
                                                    const WriterOptions& options);
+  // Brings what was committed into the database file: people copy that one alone. (SQLite would do
+  // so for the last connection only, and readers may be open.)
+  ~LogWriter();
 
   // Commits all rows or none. An error of the batch (disk, damage) is the return value; an error of
   // one row (a missing reference) is in its place and leaves the others alone.

@@ -66,7 +66,7 @@ class TuningLog {
   // another process writes it. FailedPrecondition: a newer schema, or a network file system.
   static StatusOr<std::unique_ptr<TuningLog>> Open(const std::string& path,
                                                    const WriterOptions& options = {});
-  ~TuningLog();  // commits what is queued
+  ~TuningLog();  // commits what is queued; the file is then whole without those beside it
   TuningLog(const TuningLog&) = delete;
   TuningLog& operator=(const TuningLog&) = delete;
 

@@ -338,6 +338,17 @@ TEST(MigrationTest, ANewerSchemaIsRefusedNamingBothVersions) {
   EXPECT_EQ(ReadFile(path), bytes);
 }
 
+// People copy the one file that has the log's name.
+TEST(CopyTest, AClosedLogIsWholeInItsOwnFileThoughReadersAreOpen) {
+  TempFolder dir;
+  auto log = OpenSampleLog(dir / "tuning.db");
+  ASSERT_TRUE(log->AppendWait(SampleTrial(log->generation(), 1)).ok());
+  const auto reader = OpenReader(dir / "tuning.db");
+  log.reset();
+  WriteFile(dir / "copy.db", ReadFile(dir / "tuning.db"));
+  EXPECT_EQ(OpenReader(dir / "copy.db")->Stats()->trials, 1);
+}
+
 // ---- damage ----
 
 TEST(DamageTest, ADamagedRowIsNamedAndNeverUsed) {

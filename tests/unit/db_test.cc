@@ -262,11 +262,31 @@ TEST(BestTest, RowsThatAreNoEvidenceAreNamed) {
     return std::string(MissName(best->miss));
   };
   EXPECT_EQ(miss([](TrialRow& r) { r.baseline_ratio = 1.0; }), "not_better");
-  EXPECT_EQ(miss([](TrialRow& r) { r.baseline_ratio.reset(); }), "no_baseline");
+  EXPECT_EQ(miss([](TrialRow& r) { r.baseline_ratio.reset(); }), "not_compared");
   EXPECT_EQ(miss([](TrialRow& r) { r.exec_class = ExecClass::kEmulated; }), "only_emulated");
   EXPECT_EQ(miss([](TrialRow& r) { r.status = TrialStatus::kLate; }), "only_late");
   EXPECT_EQ(miss([](TrialRow& r) { r.is_default = true; }), "no_valid_trial");
   EXPECT_EQ(miss([](TrialRow& r) { r.failure = FailureKind::kBuildError; }), "no_valid_trial");
+}
+
+TEST(BestTest, AUserIsToldWhyNoCandidateWasCompared) {
+  TempFolder dir;
+  auto log = OpenSampleLog(dir / "tuning.db");
+  const auto why = [&](int64_t number, double ratio, bool is_default) {
+    TrialRow row = SampleTrial(log->generation(), number, ratio);
+    row.baseline_ratio.reset();
+    row.is_default = is_default;
+    EXPECT_TRUE(log->AppendWait(row).ok());
+    return OpenReader(dir / "tuning.db")->FindBest(SampleQuery())->why;
+  };
+  EXPECT_EQ(why(1, 1.0, true), "no candidate was tried yet");
+  EXPECT_EQ(why(2, 1.5, false),
+            "1 candidate tried, none looks faster than the default schedule (the best took 1.50 x "
+            "its time)");
+  EXPECT_EQ(
+      why(3, 0.5, false),
+      "2 candidates tried; the best looks faster than the default schedule (0.50 x its time), "
+      "but they were not measured side by side yet: tune on");
 }
 
 TEST(ResumeTest, TriedTracesAreThoseThatNeedNoFurtherTrial) {
