@@ -20,24 +20,23 @@ using Json = nlohmann::ordered_json;
 class LogVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("ACTION", &action_, "best, stats, check, export or import")
-        .OneOf({"best", "stats", "check", "export", "import"});
+    flags.Positional("ACTION", &action_, "best, stats, check, export, import or salvage")
+        .OneOf({"best", "stats", "check", "export", "import", "salvage"});
     flags.Positional(
         "FILE", &file_,
         "for export: the file to write, '-' for standard output; for import: the file to read",
         Flags::Need::kOptional);
     flags.Add("--db", &db_, "the tuning log").Value("FILE");
-    flags.Add("--skip-damaged", &skip_damaged_,
-              "export the rows that are whole, leave damaged ones out");
     flags.Json(&json_);
     flags.Notes(
-        "best    per task the default's and the best record's time, or why no record beats the "
+        "best     per task the default's and the best record's time, or why no record beats the "
         "default\n"
-        "stats   trials and failures, by task and kind\n"
-        "check   read and verify every row; exits 1 when something is damaged\n"
-        "export  the whole log as JSON Lines\n"
-        "import  add an exported file's rows: they guide a search, and are never used before they "
-        "are measured here");
+        "stats    trials and failures, by task and kind\n"
+        "check    read and verify every row; exits 1 when something is damaged\n"
+        "export   every whole row as JSON Lines; damaged ones are named and left out\n"
+        "import   add an exported file's rows: they guide a search, and are never used before they "
+        "are measured here\n"
+        "salvage  go on with a log that lost its last rows (a copy restored, a disk that failed)");
     flags.Example("whet log best --db tuning.db");
     flags.Example("whet log export night.jsonl --db tuning.db");
     flags.Example("whet log best --db tuning.db --json - | jq '.tasks[] | {summary, ratio}'");
@@ -52,12 +51,16 @@ class LogVerb : public Verb {
  private:
   Status Go(bool* sound) {
     if (action_ == "import") return Import();
+    if (action_ == "salvage") return Salvage();
     WHET_ASSIGN_OR_RETURN(const auto log, OpenLog(db_));
     if (action_ == "export") return Export(*log);
     if (action_ == "check") return Check(*log, sound);
     const bool best = action_ == "best";
     WHET_ASSIGN_OR_RETURN(const Json json, best ? BestJson(*log) : StatsJson(*log));
     if (TextWanted(json_)) (best ? PrintBest : PrintStats)(json);
+    if (const auto damaged = json["damaged_rows"].get<int64_t>(); damaged > 0)
+      fmt::print(stderr, "warning: damaged rows, left out: {}; whet log check names them\n",
+                 damaged);
     return WriteJson(json_, json);
   }
 
@@ -81,15 +84,17 @@ class LogVerb : public Verb {
 
   Status Export(db::LogReader& log) const {
     if (file_.empty()) return InvalidArgument("export needs a FILE, or '-' for standard output");
-    const db::OnDamage on_damage = skip_damaged_ ? db::OnDamage::kSkip : db::OnDamage::kRefuse;
-    if (file_ == "-") return log.Export(std::cout, on_damage).status();
+    WHET_ASSIGN_OR_RETURN(const db::VerifyReport report, log.Verify());
+    for (const db::Damage& d : report.damage)
+      fmt::print(stderr, "warning: damaged and left out: {}: {}\n", d.where, d.what);
+    if (file_ == "-") return log.Export(std::cout, db::OnDamage::kSkip).status();
     std::ofstream out(file_, std::ios::binary);
     if (!out) return InvalidArgument("cannot write '{}': {}", file_, std::strerror(errno));
-    WHET_ASSIGN_OR_RETURN(const int64_t rows, log.Export(out, on_damage));
+    WHET_ASSIGN_OR_RETURN(const int64_t rows, log.Export(out, db::OnDamage::kSkip));
     out.close();
     if (!out) return InvalidArgument("cannot write '{}': {}", file_, std::strerror(errno));
     if (TextWanted(json_)) fmt::print("{} rows written to {}\n", rows, file_);
-    return WriteJson(json_, {{"rows", rows}, {"file", file_}});
+    return WriteJson(json_, {{"rows", rows}, {"damaged", report.damaged}, {"file", file_}});
   }
 
   Status Import() const {
@@ -103,8 +108,20 @@ class LogVerb : public Verb {
         json_, {{"rows", report.lines}, {"added", report.added}, {"repeated", report.repeated}});
   }
 
+  Status Salvage() const {
+    WHET_ASSIGN_OR_RETURN(const auto before, OpenLog(db_));  // also: there is such a log
+    db::WriterOptions options;
+    options.lost_tail = db::WriterOptions::LostTail::kSalvage;
+    WHET_ASSIGN_OR_RETURN(const auto log, db::TuningLog::Open(db_, options));
+    const bool salvaged = log->generation() != before->generation();
+    if (TextWanted(json_))
+      fmt::print("{}\n", salvaged ? "the log goes on without the missing rows, as generation " +
+                                        log->generation()
+                                  : "nothing is missing at the log's end");
+    return WriteJson(json_, {{"salvaged", salvaged}, {"generation", log->generation()}});
+  }
+
   std::string action_, file_, db_ = "tuning.db", json_;
-  bool skip_damaged_ = false;
 };
 
 }  // namespace

@@ -48,7 +48,10 @@ StatusOr<Json> BestJson(db::LogReader& log) {
     task["default_ms"] = t.default_median_ns * 1e-6;
     if (t.best) {
       WHET_ASSIGN_OR_RETURN(const db::TrialRow row, log.Trial(t.best->seq));
-      task["best_ms"] = t.best_median_ns * 1e-6;
+      // On the default's scale, as `whet tune` has it: the two were measured side by side, while
+      // their own medians are of different moments.
+      task["best_ms"] =
+          (t.default_median_ns > 0 ? t.best->ratio * t.default_median_ns : t.best_median_ns) * 1e-6;
       task["ratio"] = t.best->ratio;
       task["evidence_rows"] = t.best->evidence_rows;
       task["trace"] = row.trace;
