@@ -8,42 +8,57 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
 #include "compiler/support/env.h"
 #include "compiler/support/paths.h"
+#include "compiler/support/subprocess.h"
 
 namespace whet::driver {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kStartLimit = std::chrono::seconds(20);
+// A worker that is told to stop tries to deliver what it keeps for servers of before, which may be
+// gone for good. Told again it ends at once, and keeps it.
+constexpr auto kStopPatience = std::chrono::seconds(1);
 constexpr auto kStopLimit = std::chrono::seconds(10);
 
-std::string Tail(const std::string& path) {
-  std::ifstream in(path);
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  constexpr size_t kMost = 2000;
-  if (text.size() > kMost) text = "..." + text.substr(text.size() - kMost);
-  return text;
+// A file under /tmp that has no name any more: gone with the last who holds it, however they end.
+StatusOr<int> NamelessFile() {
+  std::string path = (std::filesystem::temp_directory_path() / "whet-log-XXXXXX").string();
+  const int fd = mkostemp(path.data(), O_CLOEXEC | O_APPEND);
+  if (fd < 0) return ErrnoStatus(errno, "make '" + path + "'");
+  unlink(path.c_str());
+  return fd;
+}
+
+std::string Tail(int log) {
+  constexpr off_t kMost = 2000;
+  const off_t size = lseek(log, 0, SEEK_END);
+  std::string text(static_cast<size_t>(std::clamp<off_t>(size, 0, kMost)), '\0');
+  const ssize_t n = pread(log, text.data(), text.size(), std::max<off_t>(size - kMost, 0));
+  text.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return size > kMost ? "..." + text : text;
 }
 
 }  // namespace
 
 StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name,
-                                                   std::vector<std::string> args) const {
+                                                   std::vector<std::string> args, int orphaned) {
   WHET_ASSIGN_OR_RETURN(const std::string program, FindProgram(name));
-  Child child{name, log_dir_ + "/" + name + ".log"};
+  Child child;
+  child.name = name;
+  WHET_ASSIGN_OR_RETURN(child.log, NamelessFile());
   int out[2];
   if (pipe2(out, O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe");
-  const int log = open(child.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (std::string& a : args) argv.push_back(a.data());
@@ -52,16 +67,15 @@ StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name,
   child.pid = fork();
   if (child.pid == 0) {  // only calls that are safe between fork and exec
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent || dup2(null, 0) < 0 || dup2(out[1], 1) < 0 || dup2(log, 2) < 0)
+    prctl(PR_SET_PDEATHSIG, orphaned);
+    if (getppid() != parent || dup2(null, 0) < 0 || dup2(out[1], 1) < 0 || dup2(child.log, 2) < 0)
       _exit(127);
     execv(argv[0], argv.data());
     _exit(127);
   }
   const int error = errno;
-  for (int fd : {out[1], log, null}) {
-    if (fd >= 0) close(fd);
-  }
+  close(out[1]);
+  if (null >= 0) close(null);
   if (child.pid < 0) {
     close(out[0]);
     return ErrnoStatus(error, "start " + name);
@@ -84,7 +98,10 @@ Status LocalServers::AwaitPorts(Child& server) {
     char buffer[512];
     const ssize_t n = read(server.out, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Unavailable("{} ended at once:\n{}", server.name, Tail(server.log));
+    if (n <= 0) {
+      if (waitpid(server.pid, &server.status, 0) == server.pid) server.pid = -1;
+      return EndOf(server);
+    }
     text.append(buffer, static_cast<size_t>(n));
     for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
       std::istringstream words(text.substr(0, end));
@@ -99,42 +116,49 @@ Status LocalServers::AwaitPorts(Child& server) {
 
 StatusOr<std::unique_ptr<LocalServers>> LocalServers::Start(const LocalServersOptions& options) {
   std::unique_ptr<LocalServers> s(new LocalServers);
-  s->log_dir_ = options.log_dir;
-  if (s->log_dir_.empty()) {
-    std::string dir = (std::filesystem::temp_directory_path() / "whet-servers-XXXXXX").string();
-    if (!mkdtemp(dir.data())) return ErrnoStatus(errno, "make " + dir);
-    s->log_dir_ = dir;
-    s->own_log_dir_ = true;
-  }
-  WHET_ASSIGN_OR_RETURN(s->server_child_,
-                        s->Launch("tuner-server", {"--tracker", ":0", "--listen", "127.0.0.1:0",
-                                                   "--db", options.db}));
+  WHET_ASSIGN_OR_RETURN(
+      s->server_child_,
+      Launch("tuner-server", {"--tracker", ":0", "--listen", "127.0.0.1:0", "--db", options.db},
+             SIGKILL));
   WHET_RETURN_IF_ERROR(s->AwaitPorts(s->server_child_));
   std::vector<std::string> worker = {"--key", kKey, "--tracker", s->tracker_};
   if (!options.state_dir.empty()) worker.insert(worker.end(), {"--state-dir", options.state_dir});
-  WHET_ASSIGN_OR_RETURN(s->worker_child_, s->Launch("rpc-worker", worker));
+  WHET_ASSIGN_OR_RETURN(s->worker_child_, Launch("rpc-worker", worker, SIGTERM));
   return s;
 }
 
 bool LocalServers::Ended(Child& child) {
-  int status = 0;
-  if (child.pid > 0 && waitpid(child.pid, &status, WNOHANG) == child.pid) child.pid = -1;
+  if (child.pid > 0 && waitpid(child.pid, &child.status, WNOHANG) == child.pid) child.pid = -1;
   return child.pid <= 0;
 }
 
-std::string LocalServers::Failure() {
-  for (Child* c : {&server_child_, &worker_child_}) {
-    if (Ended(*c)) return fmt::format("{} ended:\n{}", c->name, Tail(c->log));
+// Our programs end with 2 when they refuse what they were given, after one line "error: why".
+Status LocalServers::EndOf(const Child& child) {
+  const std::string log = Tail(child.log);
+  if (WIFEXITED(child.status) && WEXITSTATUS(child.status) == 2) {
+    const size_t at = log.rfind("error: ");
+    if (at != std::string::npos) return InvalidArgument("{}", log.substr(at + 7));
   }
-  return "";
+  return Unavailable("{} {}:\n{}", child.name, DescribeWaitStatus(child.status), log);
+}
+
+Status LocalServers::Failure() {
+  for (Child* c : {&server_child_, &worker_child_}) {
+    if (Ended(*c)) return EndOf(*c);
+  }
+  return OkStatus();
 }
 
 void LocalServers::Stop(Child& child) {
   if (!Ended(child)) {
     kill(child.pid, SIGTERM);
-    const auto until = Clock::now() + kStopLimit;
-    while (!Ended(child)) {
-      if (Clock::now() < until) {
+    const auto begin = Clock::now();
+    for (bool again = false; !Ended(child);) {
+      if (!again && Clock::now() > begin + kStopPatience) {
+        again = true;
+        kill(child.pid, SIGTERM);
+      }
+      if (Clock::now() < begin + kStopLimit) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
         continue;
       }
@@ -143,15 +167,15 @@ void LocalServers::Stop(Child& child) {
       child.pid = -1;
     }
   }
-  if (child.out >= 0) close(child.out);
-  child.out = -1;
+  for (int* fd : {&child.out, &child.log}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+  }
 }
 
 LocalServers::~LocalServers() {
   Stop(worker_child_);
   Stop(server_child_);
-  std::error_code ignored;
-  if (own_log_dir_) std::filesystem::remove_all(log_dir_, ignored);
 }
 
 }  // namespace whet::driver

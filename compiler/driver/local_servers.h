@@ -17,8 +17,6 @@ namespace whet::driver {
 struct LocalServersOptions {
   std::string db;         // tuning log of the server
   std::string state_dir;  // of the worker; empty: the default
-  std::string log_dir;    // their standard error goes to files there; empty: a folder under /tmp,
-                          // deleted at the end
 };
 
 class LocalServers {
@@ -32,23 +30,28 @@ class LocalServers {
   const std::string& tracker() const { return tracker_; }  // HOST:PORT
   static constexpr const char* kKey = "local";
 
-  // Empty while both run; otherwise which one ended, and the end of its log.
-  std::string Failure();
+  // OK while both run; otherwise which one ended, and the end of its log. InvalidArgument when it
+  // refused what it was given (a log that is none), else Unavailable.
+  Status Failure();
 
  private:
   struct Child {
-    std::string name, log;
+    std::string name;
     pid_t pid = -1;
-    int out = -1;  // its standard output
+    int status = 0;  // as waitpid has it, once it has ended
+    int out = -1;    // its standard output
+    int log = -1;    // a file without a name that takes its standard error
   };
   LocalServers() = default;
-  StatusOr<Child> Launch(const std::string& name, std::vector<std::string> args) const;
+  // `orphaned` is the signal that it gets when this process dies.
+  static StatusOr<Child> Launch(const std::string& name, std::vector<std::string> args,
+                                int orphaned);
   Status AwaitPorts(Child& server);
   static bool Ended(Child& child);
+  static Status EndOf(const Child& child);
   static void Stop(Child& child);
 
-  std::string log_dir_, server_, tracker_;
-  bool own_log_dir_ = false;
+  std::string server_, tracker_;
   Child server_child_, worker_child_;
 };
 

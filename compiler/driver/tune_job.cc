@@ -80,10 +80,11 @@ StatusOr<v1::SubmitJobReply> SubmitWhenReady(TunerClient& client, const v1::JobS
   while (true) {
     StatusOr<v1::SubmitJobReply> reply = client.Submit(spec);
     if (reply.ok() || reply.status().code() != absl::StatusCode::kNotFound ||
-        std::chrono::steady_clock::now() >= until || Interrupted())
+        std::chrono::steady_clock::now() >= until)
       return reply;
-    if (const std::string failure = local->Failure(); !failure.empty())
-      return Unavailable("{}", failure);
+    if (Interrupted())
+      return Status(absl::StatusCode::kCancelled, "interrupted; nothing was measured");
+    WHET_RETURN_IF_ERROR(local->Failure());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -150,10 +151,9 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tas
     auto on_event = [&](const v1::JobEvent& e) {
       if (e.has_snapshot()) progress.Show(e.snapshot());
     };
-    auto give_up = [&] { return Interrupted() || (local && !local->Failure().empty()); };
+    auto give_up = [&] { return Interrupted() || (local && !local->Failure().ok()); };
     StatusOr<v1::JobSnapshot> last = client->Watch(submitted.job_id(), on_event, give_up);
-    if (!last.ok() && local && !local->Failure().empty())
-      return Unavailable("{}", local->Failure());
+    if (!last.ok() && local) WHET_RETURN_IF_ERROR(local->Failure());
     if (!last.ok() && Interrupted()) return Status(absl::StatusCode::kCancelled, "interrupted");
     WHET_RETURN_IF_ERROR(last.status());
     report.job = *std::move(last);
