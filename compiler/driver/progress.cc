@@ -22,7 +22,11 @@ int Columns() {
 
 bool Ended(const v1::TaskProgress& t) { return t.state() == "done" || t.state() == "failed"; }
 
+// Nothing before every task has a first time: a growing sum would read as if it got slower.
 std::string SpeedUp(const v1::JobSnapshot& s) {
+  for (const v1::TaskProgress& t : s.tasks()) {
+    if (t.default_ns() <= 0 && !Ended(t)) return "";
+  }
   if (!(s.default_total_ns() > 0) || !(s.best_total_ns() > 0)) return "";
   return fmt::format("best {:.3f} ms ({:.2f}x)", s.best_total_ns() * 1e-6,
                      s.default_total_ns() / s.best_total_ns());
@@ -49,12 +53,20 @@ std::string Progress::BarText(const v1::JobSnapshot& s, int columns) {
   if (s.trials_wanted() == 0 && s.remaining_ns() > 0 && span > 0)
     share = static_cast<double>(s.elapsed_ns()) / span;
   share = std::clamp(share, 0.0, 1.0);
-  std::string text = fmt::format(" {:3.0f}%  tasks {}/{}  trials {}", 100 * share, ended,
-                                 s.tasks_size(), s.trials_done());
-  if (s.trials_wanted() > 0) text += fmt::format("/{}", s.trials_wanted());
-  if (const std::string best = SpeedUp(s); !best.empty()) text += "  " + best;
-  text += "  " + Minutes(static_cast<double>(s.elapsed_ns()) * 1e-9);
-  if (s.remaining_ns() > 0) text += " +" + Minutes(static_cast<double>(s.remaining_ns()) * 1e-9);
+  std::string parts[] = {fmt::format(" {:3.0f}%", 100 * share),
+                         fmt::format("  tasks {}/{}", ended, s.tasks_size()),
+                         fmt::format("  trials {}", s.trials_done()), SpeedUp(s),
+                         "  " + Minutes(static_cast<double>(s.elapsed_ns()) * 1e-9)};
+  if (s.trials_wanted() > 0) parts[2] += fmt::format("/{}", s.trials_wanted());
+  if (!parts[3].empty()) parts[3] = "  " + parts[3];
+  if (s.remaining_ns() > 0)
+    parts[4] += " +" + Minutes(static_cast<double>(s.remaining_ns()) * 1e-9);
+  // A narrow terminal loses whole parts, what matters least first.
+  const auto join = [&] { return parts[0] + parts[1] + parts[2] + parts[3] + parts[4]; };
+  for (const size_t spare : {1, 3, 2}) {
+    if (static_cast<int>(join().size()) >= columns) parts[spare].clear();
+  }
+  const std::string text = join();
   const int room = columns - 1 - static_cast<int>(text.size()) - 2;
   std::string bar;
   if (room >= 10) {

@@ -14,6 +14,7 @@ namespace whet::driver {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::JobSnapshot Snapshot(v1::JobState state, int64_t trials) {
   v1::JobSnapshot s;
@@ -27,6 +28,7 @@ v1::JobSnapshot Snapshot(v1::JobState state, int64_t trials) {
   s.set_best_total_ns(1e6);
   v1::TaskProgress* t = s.add_tasks();
   t->set_name("conv1");
+  t->set_default_ns(2e6);
   t->set_state(state == v1::JOB_DONE ? "done" : "search");
   return s;
 }
@@ -160,7 +162,17 @@ TEST(ProgressTest, TheBarFitsTheTerminalAndSaysWhatMatters) {
   for (int columns : {0, 1, 20, 60, 80})
     EXPECT_LE(Progress::BarText(Snapshot(v1::JOB_RUNNING, 25), columns).size(),
               static_cast<size_t>(std::max(columns, 0)));
+  EXPECT_EQ(Progress::BarText(Snapshot(v1::JOB_RUNNING, 25), 40),
+            "  25%  trials 25/100  1:05 +0:05");
   EXPECT_EQ(Progress::Minutes(3725.4), "1:02:05");
+}
+
+TEST(ProgressTest, NoSpeedUpIsShownBeforeEveryTaskHasATime) {
+  v1::JobSnapshot s = Snapshot(v1::JOB_RUNNING, 1);
+  s.add_tasks()->set_state("baseline");
+  EXPECT_THAT(Progress::BarText(s, 120), Not(HasSubstr("best")));
+  s.mutable_tasks(1)->set_state("failed");
+  EXPECT_THAT(Progress::BarText(s, 120), HasSubstr("best"));
 }
 
 }  // namespace
