@@ -1,104 +1,24 @@
 #!/usr/bin/env python3
-"""The `whet` command from outside: bad input is answered with its name, its bound and an exit code, for every verb.
+"""The `whet` command from outside: bad input is answered with its name, its bound and an exit code, for every verb."""
 
-Needs WHET_BIN_DIR (the programs) and WHET_TEST_ARTIFACTS (hand-written artifacts). Models are made here, byte by byte.
-"""
-
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import struct
 import subprocess
-import tempfile
 import time
 import unittest
 
-BIN = os.environ['WHET_BIN_DIR']
-ARTIFACTS = os.environ['WHET_TEST_ARTIFACTS']
-WHET = os.path.join(BIN, 'whet')
+from cli_case import ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, npy, read
 
 
-# ---- ONNX models, written with the few parts of protobuf's wire format that they need ----
-
-def varint(value):
-    out = b''
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number, payload):
-    if isinstance(payload, int):
-        return varint(number << 3) + varint(payload)
-    if isinstance(payload, str):
-        payload = payload.encode()
-    return varint(number << 3 | 2) + varint(len(payload)) + payload
-
-
-def value_info(name, dims, elem_type=1):
-    shape = b''.join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in dims)
-    return field(1, name) + field(2, field(1, field(1, elem_type) + field(2, shape)))
-
-
-def node(op, inputs, outputs, name):
-    return b''.join(field(1, i) for i in inputs) + b''.join(field(2, o) for o in outputs) + field(3, name) + field(4, op)
-
-
-def model(nodes, inputs, outputs, opset=13):
-    graph = b''.join(field(1, n) for n in nodes) + field(2, 'g')
-    graph += b''.join(field(11, i) for i in inputs) + b''.join(field(12, o) for o in outputs)
-    return field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, opset))
-
-
-RELU = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', [1, 8])], [value_info('y', [1, 8])])
-WIDE = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', [1, 64, 32, 32])], [value_info('y', [1, 64, 32, 32])])
-SYMBOLIC = model([node('Relu', ['x'], ['y'], 'relu1')], [value_info('x', ['batch', 8])], [value_info('y', ['batch', 8])])
-UNSUPPORTED = model([node('FrobnicateAll', ['x'], ['y'], 'frob7')], [value_info('x', [1, 8])], [value_info('y', [1, 8])])
-
-
-def npy(path, dims, values, code='f', descr='<f4'):
-    header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }" % (descr, ''.join('%d,' % d for d in dims))
-    header += ' ' * (63 - (10 + len(header)) % 64) + '\n'
-    with open(path, 'wb') as f:
-        f.write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header.encode() + struct.pack('<%d%s' % (len(values), code), *values))
-
-
-def read(path):
-    with open(path, 'rb') as f:
-        return f.read()
-
-
-class CliTest(unittest.TestCase):
-
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix='whet-cli-')
-        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith('WHET_')}
-        self.env['XDG_STATE_HOME'] = os.path.join(self.dir, 'state')
-
-    def path(self, name, content=None):
-        p = os.path.join(self.dir, name)
-        if content is not None:
-            with open(p, 'wb') as f:
-                f.write(content)
-        return p
-
-    def run_whet(self, *args, env=None, program=WHET, **kwargs):
-        return subprocess.run([program, *args], cwd=self.dir, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=60, **kwargs)
-
-    def expect(self, code, fragments, *args, **kwargs):
-        """Runs; checks exit code and that standard error has every fragment and no stack of a crash."""
-        r = self.run_whet(*args, **kwargs)
-        self.assertEqual(r.returncode, code, '%s\nstdout: %s\nstderr: %s' % (args, r.stdout, r.stderr))
-        for fragment in [fragments] if isinstance(fragments, str) else fragments:
-            self.assertIn(fragment, r.stderr, args)
-        return r
+class CliTest(CliCase):
 
     # ---- names ----
 
@@ -108,6 +28,13 @@ class CliTest(unittest.TestCase):
         self.expect(2, 'Usage', )
         self.expect(2, 'ARTIFACT', 'bench')
         self.expect(2, "THREADS", 'bench', 'x.so', env={'WHET_THREADS': 'many'})
+        self.expect(2, ["unexpected argument 'more'", 'takes ARTIFACT'], 'bench', 'x.so', 'more')
+        self.expect(2, ["unknown flag '-q'", '--threads'], 'bench', 'x.so', '-q')
+        self.expect(2, ['--threads', '1', '1024'], 'bench', 'x.so', '--threads', '0')
+        self.expect(2, ["unknown flag '--bind'"], 'compile', 'm.onnx', '-o', 'm.so', '--bind', 'batch=1')
+        for program, wrong, right in [('rpc-tracker', '--lisen', '--listen'), ('rpc-worker', '--keys', '--key'), ('tuner-server', '--builder', '--builders')]:
+            self.expect(2, ["unknown flag '%s'" % wrong, "did you mean '%s'?" % right, '--dump-config'], wrong, 'x', program=os.path.join(BIN, program))
+            self.expect(2, ["unexpected argument 'x'", program + ' --help'], 'x', program=os.path.join(BIN, program))
 
     def test_help_of_every_verb_has_examples(self):
         top = self.run_whet('--help')
@@ -118,6 +45,13 @@ class CliTest(unittest.TestCase):
             r = self.run_whet(verb, '--help')
             self.assertEqual(r.returncode, 0, verb)
             self.assertRegex(r.stdout, r'Examples:\n  whet ' + verb, verb)
+            self.assertEqual(self.run_whet('help', verb).stdout, r.stdout)
+        self.assertEqual(self.run_whet('help').stdout, top.stdout)
+        for program in ['rpc-tracker', 'rpc-worker', 'tuner-server']:
+            r = self.run_whet('--help', program=os.path.join(BIN, program))
+            self.assertEqual(r.returncode, 0)
+            self.assertRegex(r.stdout, r'Examples?:\n  ' + program)
+            self.assertIn('Exit codes:', r.stdout)
 
     def test_sources_of_flags_have_an_order(self):
         config = self.path('c.toml', b'threads = 2\n[bench]\nruns = 30\n[tune]\ntrials = 5\n')
@@ -134,7 +68,11 @@ class CliTest(unittest.TestCase):
         self.assertEqual(threads('--config', config, '--threads', '4', env={'WHET_THREADS': '3'}), 4)
         dump = self.run_whet('bench', art, '--config', config, '--dump-config')
         self.assertEqual(dump.returncode, 0, dump.stderr)
-        self.assertRegex(dump.stdout, r'runs = "?30')
+        self.assertIn('\nruns = 30\n', dump.stdout)
+        self.assertIn('\ntime = "1s"\n', dump.stdout)
+        self.assertEqual(self.run_whet('bench', '--dump-config', '--config', config).stdout, dump.stdout)  # needs no artifact
+        again = self.run_whet('bench', '--dump-config', '--config', self.path('dump.toml', dump.stdout.encode()))
+        self.assertEqual(again.stdout, dump.stdout, again.stderr)
         self.expect(2, ['thraeds', 'threads'], 'bench', art, '--config', self.path('bad.toml', b'thraeds = 2\n'))
         self.expect(2, 'line 1', 'bench', art, '--config', self.path('broken.toml', b'threads = = 2\n'))
 
@@ -187,12 +125,6 @@ class CliTest(unittest.TestCase):
             self.assertEqual(holder.returncode, 130, err)
             self.assertIn('median', out)  # what was measured by then
 
-    def wait_until(self, condition, seconds=20):
-        end = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), end, 'waited for %d s' % seconds)
-            time.sleep(0.02)
-
     def test_serving_blocks_answers_each_line(self):
         r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run 3\nrun 5\n', capture_output=True, text=True, timeout=60)
         self.assertEqual(r.returncode, 0, r.stderr)
@@ -237,13 +169,24 @@ class CliTest(unittest.TestCase):
         r = self.run_whet('compile', relu, '-o', 'relu.so', '--json', '-')
         self.assertEqual(r.returncode, 0, r.stderr)
         j = json.loads(r.stdout)
-        self.assertEqual(j['tuned'], 0)
-        self.assertGreater(j['peak_bytes'], 0)
+        self.assertEqual((j['tasks'], j['tuned']), (1, 0))
+        self.assertEqual(j['untuned'], [{'name': 'relu1', 'reason': 'no tuning log given'}])
+        self.assertTrue(j['seconds'] > 0 and 0 < j['peak_bytes'] < 500 << 20, j)
         npy(self.path('x.npy'), [1, 8], [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0])
         r = self.run_whet('run', 'relu.so', '--input', 'x.npy', '--output-dir', 'out')
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertEqual(struct.unpack('<8f', read(self.path('out/y.npy'))[-32:]), (0, 2, 0, 4, 0, 6, 0, 8))
         self.assertEqual(self.run_whet('verify', 'relu.so', relu).returncode, 0)
+        r = self.run_whet('verify', 'relu.so', self.path('other.onnx', RELU.replace(b'Relu', b'Tanh')), '--layers', '--json', '-')
+        self.assertEqual(r.returncode, 1, r.stderr)
+        self.assertEqual((json.loads(r.stdout)['passed'], json.loads(r.stdout)['first_divergent_layer']), (False, 'relu1'))
+        loose = ['--rtol', '0', '--atol', '9']
+        self.assertEqual(self.run_whet('verify', 'relu.so', 'other.onnx', *loose).returncode, 0)
+        self.expect(2, ['has another shape', '--shape'], 'verify', 'relu.so', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8')
+        j = json.loads(self.run_whet('inspect', relu, '--json', '-').stdout)
+        self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [1, 8]}])
+        self.assertEqual(j['outputs'], [{'name': 'y', 'dtype': 'f32', 'shape': [1, 8]}])
+        self.assertEqual([(t['name'], t['count'], t['source']) for t in j['tasks']], [('relu1', 1, 'default')])
         self.assertEqual(self.run_whet('compile', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8', '-o', 'sym.so').returncode, 0)
         self.assertEqual(json.loads(self.run_whet('inspect', 'sym.so', '--json', '-').stdout)['inputs'][0]['shape'], [3, 8])
         self.expect(2, ['no/such/out.so'], 'compile', relu, '-o', 'no/such/out.so')
@@ -254,12 +197,24 @@ class CliTest(unittest.TestCase):
     # ---- logs ----
 
     def test_corrupt_and_foreign_logs(self):
-        self.expect(2, ['absent.db'], 'log', 'best', '--db', 'absent.db')
-        self.expect(2, ['text.db'], 'log', 'best', '--db', self.path('text.db', b'hello world ' * 100))
-        self.expect(2, ['best', 'stats', 'export'], 'log', 'frobnicate')
         relu = self.path('relu.onnx', RELU)
-        self.expect(2, ['text.db'], 'compile', relu, '--db', 'text.db', '-o', 'r.so')
-        self.expect(2, ['cannot write'], 'log', 'export', 'no/such/dir.jsonl', '--db', self.made_log())
+        self.path('text.db', b'hello world ' * 100)
+        self.path('cut.db', read(self.path(self.made_log()))[:9000])
+        os.mkdir(self.path('folder.db'))
+        with contextlib.closing(sqlite3.connect(self.path('foreign.db'))) as db:
+            db.execute('CREATE TABLE t(x)')
+        for name, why in [('text.db', 'not a SQLite database'), ('foreign.db', 'of another program'), ('cut.db', 'damaged'), ('folder.db', 'is a folder'),
+                          ('no/such.db', 'no')]:
+            before = read(self.path(name)) if os.path.isfile(self.path(name)) else None
+            for command in [('log', 'stats'), ('inspect', relu), ('compile', relu, '-o', 'r.so'), ('tune', relu, '--trials', '1')]:
+                self.expect(2, [name, why], *command, '--db', name)
+            if before is not None:
+                self.assertEqual(read(self.path(name)), before)
+        self.expect(2, ['empty.db', 'it is empty'], 'log', 'best', '--db', self.path('empty.db', b''))
+        self.expect(2, ['absent.db', 'does not exist'], 'log', 'best', '--db', 'absent.db')
+        self.expect(2, ['best', 'stats', 'export'], 'log', 'frobnicate')
+        self.expect(2, ['cannot write'], 'log', 'export', 'no/such/dir.jsonl', '--db', 'made.db')
+        self.assertEqual(os.listdir(self.path('folder.db')), [])
 
     def made_log(self):
         """An empty tuning log: importing nothing makes one."""
@@ -285,7 +240,8 @@ class CliTest(unittest.TestCase):
             closed.bind(('127.0.0.1', 0))
             address = '127.0.0.1:%d' % closed.getsockname()[1]
             begin = time.monotonic()
-            commands = [('devices', '--tracker', address), ('jobs', '--server', address), ('tune', relu, '--server', address, '--key', 'k')]
+            commands = [('devices', '--tracker', address), ('jobs', '--server', address), ('tune', relu, '--server', address, '--key', 'k'),
+                        ('compile', relu, '--server', address, '-o', 'r.so'), ('inspect', relu, '--server', address)]
             running = [subprocess.Popen([WHET, *c], env=self.env, cwd=self.dir, stderr=subprocess.PIPE, text=True) for c in commands]
             for command, process in zip(commands, running):
                 _, err = process.communicate(timeout=60)
@@ -311,68 +267,7 @@ class CliTest(unittest.TestCase):
             os.chmod(p, stat.S_IRWXU)
         copy = self.path('whet')
         shutil.copy(WHET, copy)
-        self.expect(3, ['tuner-server ended at once', 'the disk is on fire'], 'tune', self.path('relu.onnx', RELU), '--db', 't.db', '--trials', '1', program=copy)
-
-    # ---- tuning on this machine: server, tracker and worker as children ----
-
-    def children_of(self, pid):
-        with open('/proc/%d/task/%d/children' % (pid, pid)) as f:
-            return [int(p) for p in f.read().split()]
-
-    def start_tuning(self):
-        process = subprocess.Popen([WHET, 'tune', self.path('wide.onnx', WIDE), '--db', 'tuning.db', '--time', '120s'], cwd=self.dir, env=self.env,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(lambda: process.poll() is None and process.kill())
-        self.wait_until(lambda: self.trials() > 0, 60)
-        return process
-
-    def trials(self):
-        r = self.run_whet('log', 'stats', '--db', 'tuning.db', '--json', '-')
-        return json.loads(r.stdout)['trials'] if r.returncode == 0 else 0
-
-    def test_tuning_fills_the_log_and_a_rerun_measures_nothing(self):
-        wide = self.path('wide.onnx', WIDE)
-        r = self.run_whet('tune', wide, '--db', 'tuning.db', '--trials', '6', '--json', '-')
-        self.assertEqual(r.returncode, 0, r.stderr)
-        j = json.loads(r.stdout)
-        self.assertGreaterEqual(j['trials_in_log'], 6)
-        self.assertEqual(j['trials'], j['trials_in_log'])
-        self.assertGreater(j['tasks'][0]['default_ms'], 0)
-        again = json.loads(self.run_whet('tune', wide, '--db', 'tuning.db', '--trials', '6', '--json', '-').stdout)
-        self.assertEqual(again['trials'], 0)
-        best = json.loads(self.run_whet('log', 'best', '--db', 'tuning.db', '--json', '-').stdout)
-        self.assertEqual(len(best['tasks']), 1)
-        first, second = self.path('first.so'), self.path('second.so')
-        for out in [first, second]:
-            self.assertEqual(self.run_whet('compile', wide, '--db', 'tuning.db', '--name', 'wide', '-o', out).returncode, 0)
-        self.assertEqual(read(first), read(second))
-        self.assertEqual(self.run_whet('verify', first, wide).returncode, 0)
-
-    def test_interrupted_tuning_keeps_its_rows(self):
-        process = self.start_tuning()
-        children = self.children_of(process.pid)
-        self.assertEqual(len(children), 2)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, err)
-        self.assertGreater(self.trials(), 0)
-        for pid in children:
-            self.assertFalse(os.path.exists('/proc/%d' % pid))
-
-    def test_a_killed_command_takes_its_servers_along_and_keeps_what_is_in_the_log(self):
-        process = self.start_tuning()
-        children = self.children_of(process.pid)
-        process.kill()
-        process.communicate(timeout=60)
-        self.wait_until(lambda: not any(self.runs(pid) for pid in children), 30)
-        self.assertGreater(self.trials(), 0)
-
-    def runs(self, pid):
-        try:
-            with open('/proc/%d/stat' % pid) as f:
-                return f.read().rsplit(')', 1)[1].split()[0] != 'Z'
-        except OSError:
-            return False
+        self.expect(3, ['tuner-server exited with 1', 'the disk is on fire'], 'tune', self.path('relu.onnx', RELU), '--db', 't.db', '--trials', '1', program=copy)
 
     def test_doctor_reports_and_fails_where_programs_are_missing(self):
         r = self.run_whet('doctor', '--json', '-')
