@@ -21,6 +21,8 @@ int Columns() {
 }
 
 bool Ended(const v1::TaskProgress& t) { return t.state() == "done" || t.state() == "failed"; }
+// Its winners, with the default schedule, side by side.
+bool IsCompared(const v1::TaskProgress& t) { return t.state() == "finals"; }
 
 // Nothing before every task has a first time: a growing sum would read as if it got slower.
 std::string SpeedUp(const v1::JobSnapshot& s) {
@@ -46,11 +48,11 @@ std::string Progress::Minutes(double seconds) {
 
 std::string Progress::BarText(const v1::JobSnapshot& s, int columns) {
   const auto ended = std::count_if(s.tasks().begin(), s.tasks().end(), Ended);
+  const auto span = static_cast<double>(s.elapsed_ns() + s.remaining_ns());
   double share = 0;
   if (s.trials_wanted() > 0)
     share = static_cast<double>(s.trials_done()) / static_cast<double>(s.trials_wanted());
-  const auto span = static_cast<double>(s.elapsed_ns() + s.remaining_ns());
-  if (s.trials_wanted() == 0 && s.remaining_ns() > 0 && span > 0)
+  else if (s.trials_done() > 0 && span > 0)  // by time only
     share = static_cast<double>(s.elapsed_ns()) / span;
   share = std::clamp(share, 0.0, 1.0);
   std::string parts[] = {fmt::format(" {:3.0f}%", 100 * share),
@@ -61,6 +63,8 @@ std::string Progress::BarText(const v1::JobSnapshot& s, int columns) {
   if (!parts[3].empty()) parts[3] = "  " + parts[3];
   if (s.remaining_ns() > 0)
     parts[4] += " +" + Minutes(static_cast<double>(s.remaining_ns()) * 1e-9);
+  else if (std::any_of(s.tasks().begin(), s.tasks().end(), IsCompared))
+    parts[4] += "  comparing";
   // A narrow terminal loses whole parts, what matters least first.
   const auto join = [&] { return parts[0] + parts[1] + parts[2] + parts[3] + parts[4]; };
   for (const size_t spare : {1, 3, 2}) {

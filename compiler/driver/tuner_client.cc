@@ -16,6 +16,8 @@ constexpr auto kConnectLimit = std::chrono::seconds(4);
 constexpr auto kCallLimit = std::chrono::seconds(30);
 constexpr auto kReconnectLimit = std::chrono::seconds(30);
 constexpr int kMaxMessageBytes = 64 << 20;
+constexpr const char kServer[] = "tuner server";
+constexpr const char kTracker[] = "tracker";
 
 StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const char* what,
                                               const char* how) {
@@ -35,8 +37,15 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
   return channel;
 }
 
-Status FromGrpc(const grpc::Status& s) {
+// `what` was called at `address`: whoever answered there may be something else.
+Status FromGrpc(const grpc::Status& s, const char* what, const std::string& address) {
   if (s.ok()) return OkStatus();
+  if (s.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return InvalidArgument(
+        "{} is not the address of a {}: what answers there does not know the call; trackers and "
+        "tuner servers print theirs when they start",
+        address, what);
+  }
   return Status(static_cast<absl::StatusCode>(s.error_code()),
                 s.error_message());  // the codes are the same numbers
 }
@@ -47,6 +56,7 @@ void Limit(grpc::ClientContext& context) { context.set_deadline(Clock::now() + k
 
 struct TunerClient::Impl {
   std::unique_ptr<v1::Tuner::Stub> stub;
+  std::string address;
 
   template <typename Request, typename Reply>
   StatusOr<Reply> Call(grpc::Status (v1::Tuner::Stub::*method)(grpc::ClientContext*, const Request&,
@@ -55,7 +65,8 @@ struct TunerClient::Impl {
     grpc::ClientContext context;
     Limit(context);
     Reply reply;
-    WHET_RETURN_IF_ERROR(FromGrpc((stub.get()->*method)(&context, request, &reply)));
+    WHET_RETURN_IF_ERROR(
+        FromGrpc((stub.get()->*method)(&context, request, &reply), kServer, address));
     return reply;
   }
 };
@@ -66,10 +77,11 @@ TunerClient::~TunerClient() = default;
 StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address) {
   WHET_ASSIGN_OR_RETURN(
       const auto channel,
-      Dial(address, "tuner server",
+      Dial(address, kServer,
            "tuner-server --tracker :9190 --listen 127.0.0.1:9191 --db tuning.db"));
   auto impl = std::make_unique<Impl>();
   impl->stub = v1::Tuner::NewStub(channel);
+  impl->address = address;
   return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
 }
 
@@ -119,7 +131,7 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
       if (event.has_snapshot()) last = event.snapshot();
       on_event(event);
     }
-    const Status end = FromGrpc(reader->Finish());
+    const Status end = FromGrpc(reader->Finish(), kServer, impl_->address);
     const bool terminal = last.state() >= v1::JOB_DONE;
     if (terminal) return last;
     if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) return end;
@@ -138,14 +150,14 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
 
 StatusOr<v1::ListDevicesReply> TrackerDevices(const std::string& address, const std::string& key) {
   WHET_ASSIGN_OR_RETURN(const auto channel,
-                        Dial(address, "tracker", "rpc-tracker --listen 127.0.0.1:9190"));
+                        Dial(address, kTracker, "rpc-tracker --listen 127.0.0.1:9190"));
   const auto stub = v1::Tracker::NewStub(channel);
   grpc::ClientContext context;
   Limit(context);
   v1::ListDevicesRequest request;
   request.set_key(key);
   v1::ListDevicesReply reply;
-  WHET_RETURN_IF_ERROR(FromGrpc(stub->ListDevices(&context, request, &reply)));
+  WHET_RETURN_IF_ERROR(FromGrpc(stub->ListDevices(&context, request, &reply), kTracker, address));
   return reply;
 }
 

@@ -135,8 +135,8 @@ std::string BestChooser::WhyNotCompared() const {
                          "but they were not measured side by side yet: tune on",
                          tried, ratio)
                    : fmt::format(
-                         "{}, none looks faster than the default schedule (the best took {:.2f} x "
-                         "its time)",
+                         "{}, none looks faster than the default schedule: the best took {:.2f} x "
+                         "its time",
                          tried, ratio);
 }
 

@@ -68,6 +68,9 @@ class ByHandTest(CliCase):
         worker = self.start('rpc-worker', '--key', 'local', '--tracker', tracker)
         self.await_device(tracker)
 
+        for command in [('jobs', '--server', tracker), ('compile', 'model.onnx', '-o', 'm.so', '--server', tracker), ('devices', '--tracker', address)]:
+            self.expect(2, ['%s is not the address of a %s' % (command[-1], 'tracker' if command[0] == 'devices' else 'tuner server')], *command)
+
         # What is taken or unknown is answered with what there is.
         second = self.start('tuner-server', '--tracker', tracker, '--listen', ':0', '--db', 'tuning.db')
         for command in [('devices', '--tracker', tracker), ('devices', '--server', address), ('tune', 'model.onnx', '--server', address)]:

@@ -281,8 +281,8 @@ TEST(BestTest, AUserIsToldWhyNoCandidateWasCompared) {
   };
   EXPECT_EQ(why(1, 1.0, true), "no candidate was tried yet");
   EXPECT_EQ(why(2, 1.5, false),
-            "1 candidate tried, none looks faster than the default schedule (the best took 1.50 x "
-            "its time)");
+            "1 candidate tried, none looks faster than the default schedule: the best took 1.50 x "
+            "its time");
   EXPECT_EQ(
       why(3, 0.5, false),
       "2 candidates tried; the best looks faster than the default schedule (0.50 x its time), "

@@ -13,6 +13,7 @@
 namespace whet::driver {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -165,6 +166,16 @@ TEST(ProgressTest, TheBarFitsTheTerminalAndSaysWhatMatters) {
   EXPECT_EQ(Progress::BarText(Snapshot(v1::JOB_RUNNING, 25), 40),
             "  25%  trials 25/100  1:05 +0:05");
   EXPECT_EQ(Progress::Minutes(3725.4), "1:02:05");
+}
+
+TEST(ProgressTest, ABudgetOfTimeFillsTheBarAndStaysFullWhileWinnersAreCompared) {
+  v1::JobSnapshot s = Snapshot(v1::JOB_RUNNING, 25);
+  s.set_trials_wanted(0);
+  EXPECT_THAT(Progress::BarText(s, 120), HasSubstr("  93%"));
+  s.set_remaining_ns(0);
+  s.mutable_tasks(0)->set_state("finals");
+  EXPECT_THAT(Progress::BarText(s, 120), HasSubstr(" 100%"));
+  EXPECT_THAT(Progress::BarText(s, 120), EndsWith("  1:05  comparing"));
 }
 
 TEST(ProgressTest, NoSpeedUpIsShownBeforeEveryTaskHasATime) {
