@@ -192,9 +192,10 @@ class DemoVerb : public Verb {
     std::string kinds;
     for (const v1::FailureCount& f : report.job.failed())
       kinds += fmt::format("{}{} {}", kinds.empty() ? " (" : ", ", f.count(), f.kind());
-    Say(fmt::format("tuned: {} trials in {:.1f} s, {} in the log, {} failed{}", report.trials(),
-                    static_cast<double>(report.job.elapsed_ns()) * 1e-9, report.job.trials_done(),
-                    report.failed(), kinds.empty() ? "" : kinds + ")"));
+    Say(fmt::format(
+        "tuned: {} trials in {:.1f} s, {} in the log, {} verified ({:.1f} per second), {} failed{}",
+        report.trials(), report.seconds(), report.job.trials_done(), report.job.verified(),
+        report.verified_per_second(), report.failed(), kinds.empty() ? "" : kinds + ")"));
     return report;
   }
 

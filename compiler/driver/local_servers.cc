@@ -116,10 +116,10 @@ Status LocalServers::AwaitPorts(Child& server) {
 
 StatusOr<std::unique_ptr<LocalServers>> LocalServers::Start(const LocalServersOptions& options) {
   std::unique_ptr<LocalServers> s(new LocalServers);
-  WHET_ASSIGN_OR_RETURN(
-      s->server_child_,
-      Launch("tuner-server", {"--tracker", ":0", "--listen", "127.0.0.1:0", "--db", options.db},
-             SIGKILL));
+  WHET_ASSIGN_OR_RETURN(s->server_child_, Launch("tuner-server",
+                                                 {"--tracker", ":0", "--listen", "127.0.0.1:0",
+                                                  "--db", options.db, "--leftovers", "end"},
+                                                 SIGKILL));
   WHET_RETURN_IF_ERROR(s->AwaitPorts(s->server_child_));
   std::vector<std::string> worker = {"--key", kKey, "--tracker", s->tracker_};
   if (!options.state_dir.empty()) worker.insert(worker.end(), {"--state-dir", options.state_dir});

@@ -97,6 +97,12 @@ int64_t TuneReport::failed() const {
   return n;
 }
 
+double TuneReport::seconds() const { return static_cast<double>(job.elapsed_ns()) * 1e-9; }
+
+double TuneReport::verified_per_second() const {
+  return seconds() > 0 ? static_cast<double>(job.verified()) / seconds() : 0;
+}
+
 bool TuneReport::has_winner() const {
   for (const v1::TaskProgress& t : job.tasks()) {
     if (t.default_ns() > 0 || t.best_ns() > 0) return true;
@@ -151,16 +157,39 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tas
     auto on_event = [&](const v1::JobEvent& e) {
       if (e.has_snapshot()) progress.Show(e.snapshot());
     };
-    auto give_up = [&] { return Interrupted() || (local && !local->Failure().ok()); };
+    bool said = false;
+    auto give_up = [&] {
+      if (Interrupted() || (local && !local->Failure().ok())) return true;
+      if (!said) {
+        progress.Clear();
+        fmt::print(stderr,
+                   "the server at {} is away; trying to reach it again
+                   ",
+                       local
+                       ? local->server()
+                       : o.model.server);
+      }
+      said = true;
+      return false;
+    };
     StatusOr<v1::JobSnapshot> last = client->Watch(submitted.job_id(), on_event, give_up);
     if (!last.ok() && local) WHET_RETURN_IF_ERROR(local->Failure());
-    if (!last.ok() && Interrupted()) return Status(absl::StatusCode::kCancelled, "interrupted");
+    if (!last.ok() && Interrupted()) {
+      return Status(absl::StatusCode::kCancelled,
+                    fmt::format("interrupted while the server was away: job {} was not cancelled",
+                                submitted.job_id()));
+    }
     WHET_RETURN_IF_ERROR(last.status());
     report.job = *std::move(last);
   }
   report.interrupted = Interrupted();
   const v1::JobState state = report.job.state();
   if (state == v1::JOB_FAILED) return Internal("the job failed: {}", report.job.error());
+  if (state == v1::JOB_CANCELLED && !report.interrupted) {
+    return Unavailable(
+        "the job was cancelled on the server (somebody ended it, or the server was stopped); what "
+        "was measured is in the log: run the same command again, it measures what is missing");
+  }
   if (state == v1::JOB_NO_DEVICE) return NotFound("no device took the job: {}", report.job.error());
   return report;
 }
@@ -182,13 +211,14 @@ Json TuneJson(const TuneReport& r) {
     if (!t.error().empty()) task["error"] = t.error();
     tasks.push_back(std::move(task));
   }
-  const double seconds = static_cast<double>(r.job.elapsed_ns()) * 1e-9;
   return {{"job", r.job.job_id()},
           {"target", r.target},
           {"trials", r.trials()},
           {"trials_in_log", r.job.trials_done()},
+          {"verified", r.job.verified()},
           {"failed", failed},
-          {"seconds", seconds},
+          {"seconds", r.seconds()},
+          {"verified_per_second", r.verified_per_second()},
           {"default_total_ms", r.job.default_total_ns() * 1e-6},
           {"best_total_ms", r.job.best_total_ns() * 1e-6},
           {"interrupted", r.interrupted},
@@ -209,9 +239,10 @@ void PrintTune(const TuneReport& r) {
                t.best_ratio() > 0 ? fmt::format("{:.3f}", t.best_ratio()) : "-", t.trials(),
                t.weight(), WithoutPath(t.name(), path), t.error().empty() ? "" : ": " + t.error());
   }
-  const double seconds = static_cast<double>(r.job.elapsed_ns()) * 1e-9;
-  fmt::print("{} trials in {:.1f} s ({} were in the log), {} failed", r.trials(), seconds,
-             r.job.trials_before(), r.failed());
+  fmt::print(
+      "{} trials in {:.1f} s ({} were in the log), {} verified ({:.1f} per second), {} failed",
+      r.trials(), r.seconds(), r.job.trials_before(), r.job.verified(), r.verified_per_second(),
+      r.failed());
   for (const v1::FailureCount& f : r.job.failed())
     fmt::print("{}{} {}", &f == &r.job.failed(0) ? ": " : ", ", f.count(), f.kind());
   fmt::print("\n");

@@ -31,6 +31,10 @@ struct TuneReport {
   bool interrupted = false;
   int64_t trials() const { return job.trials_done() - job.trials_before(); }  // of this job
   int64_t failed() const;
+  // From the first measurement to the end of the finals.
+  double seconds() const;
+  // Distinct schedules that gave the right answer and were timed for at least 3 ms, over seconds().
+  double verified_per_second() const;
   bool has_winner() const;  // at least one task has a valid time
 };
 

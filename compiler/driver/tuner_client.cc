@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "proto/tracker.grpc.pb.h"
@@ -14,7 +15,7 @@ namespace {
 using Clock = std::chrono::system_clock;  // what gRPC's deadlines take
 constexpr auto kConnectLimit = std::chrono::seconds(4);
 constexpr auto kCallLimit = std::chrono::seconds(30);
-constexpr auto kReconnectLimit = std::chrono::seconds(30);
+constexpr auto kRetry = std::chrono::milliseconds(200);
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr const char kServer[] = "tuner server";
 constexpr const char kTracker[] = "tracker";
@@ -29,6 +30,13 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
   grpc::ChannelArguments args;
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy for the web is no way to a tuner
+  // A server that is restarted is found at once; a machine that vanished is noticed.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
   if (!channel->WaitForConnected(Clock::now() + kConnectLimit)) {
     return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address,
@@ -57,6 +65,7 @@ void Limit(grpc::ClientContext& context) { context.set_deadline(Clock::now() + k
 struct TunerClient::Impl {
   std::unique_ptr<v1::Tuner::Stub> stub;
   std::string address;
+  std::chrono::milliseconds reconnect_limit;
 
   template <typename Request, typename Reply>
   StatusOr<Reply> Call(grpc::Status (v1::Tuner::Stub::*method)(grpc::ClientContext*, const Request&,
@@ -74,7 +83,8 @@ struct TunerClient::Impl {
 TunerClient::TunerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TunerClient::~TunerClient() = default;
 
-StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address) {
+StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(
+    const std::string& address, std::chrono::milliseconds reconnect_limit) {
   WHET_ASSIGN_OR_RETURN(
       const auto channel,
       Dial(address, kServer,
@@ -82,6 +92,7 @@ StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& a
   auto impl = std::make_unique<Impl>();
   impl->stub = v1::Tuner::NewStub(channel);
   impl->address = address;
+  impl->reconnect_limit = reconnect_limit;
   return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
 }
 
@@ -119,7 +130,7 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
     const std::string& job_id, const std::function<void(const v1::JobEvent&)>& on_event,
     const std::function<bool()>& give_up) {
   v1::JobSnapshot last;
-  auto heard = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> lost;
   while (true) {
     grpc::ClientContext context;
     v1::WatchJobRequest request;
@@ -127,24 +138,30 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
     const auto reader = impl_->stub->WatchJob(&context, request);
     v1::JobEvent event;
     while (reader->Read(&event)) {
-      heard = std::chrono::steady_clock::now();
+      lost.reset();
       if (event.has_snapshot()) last = event.snapshot();
       on_event(event);
     }
     const Status end = FromGrpc(reader->Finish(), kServer, impl_->address);
-    const bool terminal = last.state() >= v1::JOB_DONE;
-    if (terminal) return last;
-    if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) return end;
-    if (std::chrono::steady_clock::now() - heard > kReconnectLimit) {
+    if (last.state() >= v1::JOB_DONE) return last;
+    const std::string why = end.ok() ? "it closed the stream" : Message(end);
+    if (end.code() == absl::StatusCode::kNotFound && !last.job_id().empty()) {
       return Unavailable(
-          "the server has been away for {} s ({}); the job goes on when it is back: whet jobs "
-          "--server",
-          kReconnectLimit.count(), end.ok() ? "it closed the stream" : Message(end));
+          "the server at {} was restarted and no longer has this job; what was measured is in its "
+          "log: run the same command again, it measures what is missing",
+          impl_->address);
     }
-    if (give_up())
-      return Unavailable("the server is gone: {}",
-                         end.ok() ? "it closed the stream" : Message(end));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) return end;
+    const auto now = std::chrono::steady_clock::now();
+    if (!lost) lost = now;
+    if (give_up()) return Unavailable("the server at {} is gone: {}", impl_->address, why);
+    if (now - *lost >= impl_->reconnect_limit) {
+      return Unavailable(
+          "the server at {} has been away for {:.0f} s ({}); started again on the same log it goes "
+          "on with job {}: run the same command again then to see it through",
+          impl_->address, std::chrono::duration<double>(now - *lost).count(), why, job_id);
+    }
+    std::this_thread::sleep_for(kRetry);
   }
 }
 

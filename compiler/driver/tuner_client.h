@@ -3,6 +3,7 @@
 // seconds (Unavailable, exit code 3). Used by one thread, but for Cancel, which may come from
 // another while Watch waits.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,15 +16,19 @@ namespace whet::driver {
 
 class TunerClient {
  public:
-  static StatusOr<std::unique_ptr<TunerClient>> Connect(const std::string& address);  // HOST:PORT
+  // HOST:PORT. `reconnect_limit`: how long Watch tries to reach a server that went away.
+  static StatusOr<std::unique_ptr<TunerClient>> Connect(
+      const std::string& address,
+      std::chrono::milliseconds reconnect_limit = std::chrono::seconds(30));
   ~TunerClient();
 
   StatusOr<v1::ServerInfo> Info();
   // NotFound names the keys that exist when the wanted one does not.
   StatusOr<v1::SubmitJobReply> Submit(const v1::JobSpec& spec);
   // Calls `on_event` for each event until the job has ended; the last snapshot is returned. A
-  // broken connection is taken up again for half a minute (a server restart loses no job).
-  // `give_up` is asked while disconnected.
+  // broken connection is taken up again until the limit: a server that is restarted on its log goes
+  // on with the job. Unavailable when it stays away, or is back without the job; the message says
+  // how to go on. `give_up` is asked while disconnected.
   StatusOr<v1::JobSnapshot> Watch(const std::string& job_id,
                                   const std::function<void(const v1::JobEvent&)>& on_event,
                                   const std::function<bool()>& give_up);

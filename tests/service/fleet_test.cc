@@ -95,14 +95,17 @@ class Running {
 
 class Fleet : public ::testing::Test {
  protected:
-  void StartServer() {
-    server_ = std::make_unique<Running>(
-        "../tests/zoo-server",
-        std::vector<std::string>{"--tracker", ":0", "--listen", "127.0.0.1:0", "--db",
-                                 dir_ / "t.db", "--builders", "1"},
-        dir_ / "server.log");
+  void StartServer(std::string tracker = ":0", const std::string& listen = "127.0.0.1:0",
+                   const std::vector<std::string>& more = {}) {
+    server_.reset();
+    tracker = tracker.substr(tracker.rfind(':'));
+    std::vector<std::string> args = {"--tracker", tracker,       "--listen",   listen,
+                                     "--db",      dir_ / "t.db", "--builders", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    server_ = std::make_unique<Running>("../tests/zoo-server", args, dir_ / "server.log");
     tracker_address_ = server_->Listening("tracker");
-    stub_ = v1::Tuner::NewStub(rpc::Dial(server_->Listening("server")));
+    server_address_ = server_->Listening("server");
+    stub_ = v1::Tuner::NewStub(rpc::Dial(server_address_));
   }
   void StartWorker(const std::string& key = "local") {
     worker_ =
@@ -145,6 +148,16 @@ class Fleet : public ::testing::Test {
     if (!s.ok()) return s;
     return reply;
   }
+  // While the worker is on its way back to a tracker that was restarted.
+  StatusOr<v1::SubmitJobReply> SubmitOnceThereIsADevice(const v1::JobSpec& spec) {
+    const int64_t deadline = MonotonicNs() + 30 * kSecond;
+    while (true) {
+      auto reply = Submit(spec);
+      if (reply.status().code() != absl::StatusCode::kNotFound || MonotonicNs() > deadline)
+        return reply;
+      std::this_thread::yield();
+    }
+  }
   // Until the job ends or `stop` is content; the trials that were told.
   v1::JobSnapshot Watch(
       const std::string& job, std::vector<v1::TrialEvent>* trials,
@@ -182,7 +195,7 @@ class Fleet : public ::testing::Test {
 
   TempDir dir_;
   std::unique_ptr<Running> server_, worker_;
-  std::string tracker_address_;
+  std::string tracker_address_, server_address_;
   std::unique_ptr<v1::Tuner::Stub> stub_;
 };
 
@@ -255,11 +268,11 @@ TEST_F(Fleet, MisbehavingCandidatesCostOneTrialEach) {
   EXPECT_EQ(server_->StopWith(SIGTERM), 0) << server_->Log();
 }
 
-TEST_F(Fleet, KilledServerKeepsWhatItAcknowledged) {
+TEST_F(Fleet, KilledServerKeepsWhatItAcknowledgedAndTakesItsJobUpAgain) {
   StartServer();
   StartWorker();
-  const int tasks = 8;
-  auto job = Submit(Spec(1000, tasks));
+  const v1::JobSpec spec = Spec(40, 8);
+  const auto job = Submit(spec);
   ASSERT_TRUE(job.ok()) << job.status();
   std::vector<v1::TrialEvent> told;
   Watch(job->job_id(), &told, [&] {
@@ -268,52 +281,47 @@ TEST_F(Fleet, KilledServerKeepsWhatItAcknowledged) {
   });
   ASSERT_GE(told.size(), 12u);
   server_->process().Kill();
-  std::set<std::string> traces;
-  {
-    const auto log = db::LogReader::Open(dir_ / "t.db");
-    ASSERT_TRUE(log.ok()) << log.status();
-    ASSERT_TRUE((*log)->warnings().empty()) << (*log)->warnings()[0];
-    int64_t rows = 0;
-    ASSERT_TRUE((*log)
-                    ->ForEachTrial(nullptr,
-                                   [&](const db::TrialRow& row) {
-                                     traces.insert(row.key.workload.Hex() + row.trace);
-                                     ++rows;
-                                     return true;
-                                   })
-                    .ok());
-    EXPECT_GE(rows, static_cast<int64_t>(told.size())) << "a trial was told and is not there";
-  }
-  // A new server goes on from the log and repeats no trace; the worker finds it through its
-  // tracker.
-  const std::string old_tracker = tracker_address_;
-  worker_->StopWith(SIGKILL);
-  StartServer();
-  StartWorker();
-  const int64_t wanted = static_cast<int64_t>(traces.size()) + 10;
-  job = Submit(Spec(wanted, tasks));
-  ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->already_measured(), static_cast<int64_t>(traces.size()));
-  EXPECT_EQ(job->to_measure(), 10);
+  const size_t kept = Rows().size();
+  EXPECT_GE(kept, told.size()) << "a trial was told and is not there";
+  // Started again at its old address it goes on; the worker finds it, a client who asks for the
+  // same watches the same job.
+  StartServer(tracker_address_, server_address_);
   told.clear();
+  const auto again = SubmitOnceThereIsADevice(spec);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->job_id(), job->job_id());
   const v1::JobSnapshot end = Watch(job->job_id(), &told);
-  EXPECT_EQ(end.state(), v1::JOB_DONE) << end.error();
+  EXPECT_EQ(end.state(), v1::JOB_DONE) << end.error() << server_->Log();
+  EXPECT_EQ(end.trials_done(), 40);
+  EXPECT_EQ(end.trials_before(), 0);
   std::map<std::string, int> counts;
+  for (const auto& [name, row] : Rows()) {
+    if (row.rung != 4) ++counts[row.key.workload.Hex() + row.trace];
+  }
+  for (const auto& [trace, n] : counts) EXPECT_EQ(n, 1) << trace;
+  EXPECT_EQ(counts.size(), 40u);
   const auto log = db::LogReader::Open(dir_ / "t.db");
   ASSERT_TRUE(log.ok());
-  ASSERT_TRUE((*log)
-                  ->ForEachTrial(nullptr,
-                                 [&](const db::TrialRow& row) {
-                                   if (row.rung != 4) ++counts[row.key.workload.Hex() + row.trace];
-                                   return true;
-                                 })
-                  .ok());
-  for (const auto& [trace, n] : counts) EXPECT_EQ(n, 1) << trace;
-  // The first job's row says how it ended.
   const auto jobs = (*log)->Jobs();
   ASSERT_TRUE(jobs.ok());
-  EXPECT_EQ((*jobs)[0].state, db::JobState::kFailed);
-  EXPECT_THAT((*jobs)[0].error, HasSubstr("submit it again"));
+  ASSERT_EQ(jobs->size(), 1u);
+  EXPECT_EQ((*jobs)[0].state, db::JobState::kDone);
+  EXPECT_EQ(worker_->Exit(0), -1) << "the worker is gone: " << worker_->Log();
+}
+
+TEST_F(Fleet, ServerThatIsToldToClosesWhatAFormerOneLeft) {
+  StartServer();
+  StartWorker();
+  const auto job = Submit(Spec(1000, 8));
+  ASSERT_TRUE(job.ok()) << job.status();
+  server_->process().Kill();
+  StartServer(":0", "127.0.0.1:0", {"--leftovers", "end"});
+  const auto log = db::LogReader::Open(dir_ / "t.db");
+  ASSERT_TRUE(log.ok()) << log.status();
+  const auto row = (*log)->Job(job->job_id());
+  ASSERT_TRUE(row.ok()) << row.status();
+  EXPECT_EQ(row->state, db::JobState::kFailed);
+  EXPECT_THAT(row->error, HasSubstr("submit it again"));
 }
 
 TEST_F(Fleet, KilledWorkerIsReplacedAndTheJobGoesOn) {

@@ -38,6 +38,8 @@ class TuneTest(CliCase):
         self.assertGreaterEqual(first['trials'], 9)
         self.assertEqual(first['trials'], first['trials_in_log'])
         self.assertEqual((first['failed'], first['interrupted']), ({}, False))
+        self.assertEqual(first['verified'], first['trials'])
+        self.assertAlmostEqual(first['verified_per_second'], first['verified'] / first['seconds'])
         for task in first['tasks']:
             self.assertTrue(task['name'] and task['weight'] == 1 and 0 < task['best_ms'] <= task['default_ms'] and task['trials_to_best'] >= 0, task)
         self.assertEqual(self.tune(net, '--trials', '9')['trials'], 0)

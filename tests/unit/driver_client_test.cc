@@ -47,10 +47,12 @@ class FakeTuner final : public v1::Tuner::Service {
   }
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*,
                         grpc::ServerWriter<v1::JobEvent>* writer) override {
+    const bool first = ++watches == 1;
+    if (forgets && !first) return {grpc::StatusCode::NOT_FOUND, "there is no job 'j1'"};
     v1::JobEvent event;
     *event.mutable_snapshot() = Snapshot(v1::JOB_RUNNING, 10);
     writer->Write(event);
-    if (++watches == 1) return {grpc::StatusCode::UNAVAILABLE, "restarting"};
+    if (first) return {grpc::StatusCode::UNAVAILABLE, "restarting"};
     *event.mutable_snapshot() = Snapshot(cancelled ? v1::JOB_CANCELLED : v1::JOB_DONE, 100);
     writer->Write(event);
     return grpc::Status::OK;
@@ -62,6 +64,7 @@ class FakeTuner final : public v1::Tuner::Service {
   }
   std::atomic<int> watches{0};
   std::atomic<bool> cancelled{false};
+  std::atomic<bool> forgets{false};  // its jobs, with the first stream
 };
 
 class FakeTracker final : public v1::Tracker::Service {
@@ -121,6 +124,28 @@ TEST_F(DriverClientTest, GivingUpWhileTheServerIsAwayIsUnavailable) {
   ASSERT_TRUE(client.ok());
   const auto last = (*client)->Watch("j1", [](const v1::JobEvent&) {}, [] { return true; });
   EXPECT_EQ(last.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(DriverClientTest, AServerThatStaysAwayIsGivenUpInWords) {
+  auto client = TunerClient::Connect(address_, std::chrono::milliseconds(300));
+  ASSERT_TRUE(client.ok());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto last = (*client)->Watch(
+      "j1", [&](const v1::JobEvent&) { server_->Shutdown(std::chrono::system_clock::now()); },
+      [] { return false; });
+  EXPECT_EQ(last.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(last.status()), HasSubstr("run the same command again"));
+  EXPECT_THAT(Message(last.status()), HasSubstr(address_));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+}
+
+TEST_F(DriverClientTest, AServerThatIsBackWithoutTheJobIsSaidAtOnce) {
+  tuner_.forgets = true;
+  auto client = TunerClient::Connect(address_);
+  ASSERT_TRUE(client.ok());
+  const auto last = (*client)->Watch("j1", [](const v1::JobEvent&) {}, [] { return false; });
+  EXPECT_EQ(last.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(last.status()), HasSubstr("no longer has this job"));
 }
 
 TEST_F(DriverClientTest, ACancelledJobIsAnEndLikeAnother) {

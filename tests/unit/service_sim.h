@@ -3,6 +3,8 @@
 // and log. Time is simulated; one seed is one history. What the real adapters do with actions is
 // done here with queues.
 #pragma once
+#include <google/protobuf/util/json_util.h>
+
 #include <map>
 #include <optional>
 #include <set>
@@ -38,7 +40,7 @@ class Sim {
       : o_(options),
         rng_(options.seed),
         table_(tracker::TableConfig{}, "inc", 1, 1'000'000'000, false, 0),
-        core_(Config()) {
+        core_(std::make_unique<tuner::ServiceCore>(Config())) {
     for (int i = 0; i < o_.workers; ++i) {
       workers_.emplace_back();
       StartWorker(static_cast<size_t>(i));
@@ -72,20 +74,42 @@ class Sim {
   int overlapping_runs = 0;
   uint64_t history = 0;  // hash of everything that happened
 
-  tuner::ServiceCore& core() { return core_; }
+  tuner::ServiceCore& core() { return *core_; }
   tracker::LeaseTable& table() { return table_; }
-  v1::JobSnapshot snapshot() { return *core_.Snapshot(now_, "job"); }
+  v1::JobSnapshot snapshot() { return *core_->Snapshot(now_, "job"); }
   int64_t now() const { return now_; }
   void CancelJob() {
     tuner::Actions a;
-    if (core_.Cancel(now_, "job", &a).ok()) Do(std::move(a));
+    if (core_->Cancel(now_, "job", &a).ok()) Do(std::move(a));
   }
+  // kill -9: what the server held in memory and what is on its way to it is gone, its rows stay. It
+  // comes back after `down` and takes the job up again.
+  void RestartServer(int64_t down) {
+    Note("restart");
+    ++server_boot_;
+    server_down_ = true;
+    for (size_t w = 0; w < workers_.size(); ++w) BreakServerLink(w);
+    DoTracker(table_.ServerGone(now_, kServerSession));
+    core_ = std::make_unique<tuner::ServiceCore>(Config());
+    kept.clear();
+    blobs_.clear();
+    starts.clear();
+    pending_ = 0;
+    After(down, [this] {
+      server_down_ = false;
+      ServerConnectsTracker();
+      Resume();
+    });
+  }
+  const db::JobRow& job_row() const { return job_row_; }
   // The worker's process freezes: nothing of it is sent or received until it is thawed.
   void Freeze(size_t w) { workers_[w].frozen = true; }
   void Thaw(size_t w) { workers_[w].frozen = false; }
   bool Running(size_t w) const { return workers_[w].core && workers_[w].core->running(); }
 
  private:
+  static constexpr uint64_t kServerSession = 999'999'999;
+
   struct SimWorker {
     std::unique_ptr<worker::WorkerCore> core;
     int boot = 0;
@@ -109,6 +133,13 @@ class Sim {
     events_.emplace(std::pair(std::max(when, now_), order_++), std::move(what));
   }
   void After(int64_t delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
+  // Of the server's process that runs now: nothing happens once it was restarted.
+  std::function<void()> Here(std::function<void()> what) {
+    return [this, boot = server_boot_, what = std::move(what)] {
+      if (boot == server_boot_) what();
+    };
+  }
+  void AfterHere(int64_t delay, std::function<void()> what) { After(delay, Here(std::move(what))); }
   void Note(const std::string& what) {
     history = SplitMix(history ^ FingerprintOf(what).lo ^ static_cast<uint64_t>(now_));
   }
@@ -124,7 +155,7 @@ class Sim {
     }
     now_ = last_tick_ = next_tick;
     DoTracker(table_.Tick(now_));
-    Do(core_.Tick(now_));
+    if (!server_down_) Do(core_->Tick(now_));
     for (size_t w = 0; w < workers_.size(); ++w) Feed(w, worker::Tick{});
     if (now_ / kSecond != (now_ - 20 * kMillisecond) / kSecond) Faults();
   }
@@ -174,7 +205,7 @@ class Sim {
     const uint64_t session = std::exchange(workers_[w].server_session, 0);
     if (session == 0) return;
     Note("break");
-    After(Delay(), [this, session] { Do(core_.WorkerGone(now_, session)); });
+    AfterHere(Delay(), [this, session] { Do(core_->WorkerGone(now_, session)); });
     After(Delay(), [this, w, core = workers_[w].core.get()] {
       if (workers_[w].core.get() == core) Feed(w, worker::ServerLost{Unavailable("broken")});
     });
@@ -211,10 +242,11 @@ class Sim {
   void DoWorker(size_t w, worker::ConnectServer&) {
     workers_[w].server_session = ++next_session_;
     session_worker_[next_session_] = w;
+    if (server_down_) BreakServerLink(w);
   }
   void DoWorker(size_t w, worker::CloseServer&) {
     if (const uint64_t s = std::exchange(workers_[w].server_session, 0))
-      After(Delay(), [this, s] { Do(core_.WorkerGone(now_, s)); });
+      AfterHere(Delay(), [this, s] { Do(core_->WorkerGone(now_, s)); });
   }
   void DoWorker(size_t w, worker::ToServer& a) {
     const uint64_t session = workers_[w].server_session;
@@ -222,7 +254,7 @@ class Sim {
     Deliver(&Last("s" + std::to_string(session)), [this, w, session, m = a.message] {
       if (workers_[w].server_session != session) return;  // lost with the link
       if (m.has_fetch()) SendBlob(session, m.fetch().sha256());
-      Do(core_.FromWorker(now_, session, m));
+      Do(core_->FromWorker(now_, session, m));
     });
   }
   void DoWorker(size_t w, worker::StoreBlob& a) {
@@ -302,7 +334,7 @@ class Sim {
                   if (workers_[w].tracker_session == session) Feed(w, worker::FromTracker{m});
                 });
       } else if (const auto* a = std::get_if<tracker::ToServer>(&action)) {
-        Deliver(&Last("ts"), [this, m = a->message] { Do(core_.FromTracker(now_, m)); });
+        Deliver(&Last("ts"), Here([this, m = a->message] { Do(core_->FromTracker(now_, m)); }));
       } else if (const auto* a = std::get_if<tracker::EndSession>(&action);
                  a && a->side == tracker::Side::kWorker) {
         const size_t w = session_worker_[a->session];
@@ -321,8 +353,8 @@ class Sim {
     m.mutable_present()->mutable_protocol()->set_max(1);
     m.mutable_present()->set_server_id("server");
     m.mutable_present()->set_server_address("127.0.0.1:1");
-    Do(core_.TrackerUp(now_));
-    DoTracker(table_.FromServer(now_, 999'999'999, m));
+    Do(core_->TrackerUp(now_));
+    DoTracker(table_.FromServer(now_, kServerSession, m));
   }
 
   // ---- the service's actions
@@ -338,7 +370,7 @@ class Sim {
       spec.mutable_tasks(t)->set_name("task " + std::to_string(t));
     }
     tuner::Actions a;
-    const Status s = core_.Submit(now_, "job", spec, "cpu", "f", 0, &a);
+    const Status s = core_->Submit(now_, "job", spec, "cpu", "f", 0, &a);
     WHET_CHECK(s.ok(), "{}", Message(s));
     Do(std::move(a));
   }
@@ -346,28 +378,63 @@ class Sim {
   void Do(tuner::Actions actions) {
     for (tuner::Action& action : actions) std::visit([this](auto& a) { DoCore(a); }, action);
   }
+  tuner::PreparedTask FromRows(const Fingerprint& workload) const {
+    tuner::PreparedTask p;
+    std::set<std::string> tried;
+    for (const auto& [id, row] : rows) {
+      if (row.key.workload != workload) continue;
+      p.next_trial = std::max(p.next_trial, row.ids.trial + 1);
+      if (row.status != db::TrialStatus::kCounted || db::IsRetried(row.failure)) continue;
+      tried.insert(row.trace);
+      if (row.failure != db::FailureKind::kOk) {
+        ++p.failed[std::string(db::FailureName(row.failure))];
+        continue;
+      }
+      if (row.rung != 4) ++p.verified;
+      const double median = db::MedianOf(row.samples_ns);
+      if (row.is_default)
+        p.default_ns = median;
+      else
+        p.best.push_back({row.trace, median, row.baseline_ratio.value_or(0), row.rung == 4});
+    }
+    p.tried = static_cast<int64_t>(tried.size());
+    return p;
+  }
+
+  void Resume() {
+    v1::KeptJob kept_job;
+    WHET_CHECK(google::protobuf::util::JsonStringToMessage(job_row_.spec, &kept_job).ok());
+    for (int t = 0; t < o_.tasks; ++t)
+      kept_job.mutable_spec()->mutable_tasks(t)->set_workload("workload " + std::to_string(t));
+    tuner::Actions a;
+    const Status s = core_->Resume(now_, "job", kept_job, "f", job_row_.created_ms, &a);
+    WHET_CHECK(s.ok(), "{}", Message(s));
+    Do(std::move(a));
+  }
+
   void DoCore(tuner::PrepareTask& a) {
-    After(Delay(), [this, a] {
-      tuner::PreparedTask p;
+    AfterHere(Delay(), [this, a] {
+      tuner::PreparedTask p = FromRows(a.key.workload);
       p.initial_program = FingerprintOf(a.workload);
       p.default_trace = "default " + a.workload;
       p.flops = 1e6;
-      Do(core_.TaskPrepared(now_, a.job, a.task, p));
+      Do(core_->TaskPrepared(now_, a.job, a.task, p));
     });
   }
   void DoCore(tuner::ComputeExpected& a) {
-    After(Delay(), [this, a] {
+    AfterHere(Delay(), [this, a] {
       const std::string bytes = "expected " + a.workload;
       blobs_[Sha256Hex(bytes)] = bytes;
-      Do(core_.ExpectedReady(now_, a.job, a.task, OkStatus(), Sha256Hex(bytes), bytes.size()));
+      Do(core_->ExpectedReady(now_, a.job, a.task, OkStatus(), Sha256Hex(bytes), bytes.size()));
     });
   }
   void DoCore(tuner::JobPrepared&) {}
+  void DoCore(tuner::ResultRefused& a) { refused.push_back(a.ids); }
   void DoCore(tuner::StartSearch& a) {
-    After(Delay(), [this, job = a.job] { Do(core_.SearchStarted(now_, job, OkStatus())); });
+    AfterHere(Delay(), [this, job = a.job] { Do(core_->SearchStarted(now_, job, OkStatus())); });
   }
   void DoCore(tuner::AskSearch& a) {
-    After(Delay(), [this, a] {
+    AfterHere(Delay(), [this, a] {
       std::vector<tuner::Proposal> proposals;
       while (static_cast<int>(proposals.size()) < a.n &&
              next_token_ <= static_cast<uint64_t>(o_.proposals)) {
@@ -377,7 +444,7 @@ class Sim {
         ++pending_;
       }
       const bool done = proposals.empty() && pending_ == 0;
-      Do(core_.Proposed(now_, a.job, proposals, done));
+      Do(core_->Proposed(now_, a.job, proposals, done));
     });
   }
   void DoCore(tuner::TellSearch& a) {
@@ -387,7 +454,7 @@ class Sim {
   }
   void DoCore(tuner::EndSearch&) {}
   void DoCore(tuner::StartBuild& a) {
-    After(5 * kMillisecond + rng_.Below(30 * kMillisecond), [this, a] {
+    AfterHere(5 * kMillisecond + rng_.Below(30 * kMillisecond), [this, a] {
       tuner::BuiltObject o;
       o.failure = v1::FAILURE_OK;
       const std::string bytes = "object " + a.request.workload() + a.request.trace();
@@ -395,7 +462,7 @@ class Sim {
       o.bytes = bytes.size();
       o.initial_program = FingerprintOf(a.request.workload()).Hex();
       blobs_[o.sha256] = bytes;
-      Do(core_.Built(now_, a.build, o));
+      Do(core_->Built(now_, a.build, o));
     });
   }
   void DoCore(tuner::KeepBlob& a) { ++kept[a.sha256]; }
@@ -408,15 +475,16 @@ class Sim {
     if (workers_[w].server_session == a.session)
       BreakServerLink(w);
     else
-      After(0, [this, s = a.session] { Do(core_.WorkerGone(now_, s)); });
+      AfterHere(0, [this, s = a.session] { Do(core_->WorkerGone(now_, s)); });
   }
   void DoCore(tuner::SendTracker& a) {
     Deliver(&Last("st"),
-            [this, m = a.message] { DoTracker(table_.FromServer(now_, 999'999'999, m)); });
+            [this, m = a.message] { DoTracker(table_.FromServer(now_, kServerSession, m)); });
   }
   void DoCore(tuner::AppendRow& a) {
-    After(Delay(), [this, a]() mutable {
+    AfterHere(Delay(), [this, a]() mutable {
       StatusOr<db::TrialStatus> verdict = db::TrialStatus::kCounted;
+      if (const auto* job = std::get_if<db::JobRow>(&a.row)) job_row_ = *job;
       if (auto* row = std::get_if<db::TrialRow>(&a.row)) {
         if (const Status s = db::Normalize(*row); !s.ok())
           WHET_CHECK(false, "bad row: {}", Message(s));
@@ -425,7 +493,7 @@ class Sim {
         const auto [it, first] = rows.emplace(id, *row);
         verdict = it->second.status;
       }
-      Do(core_.Committed(now_, a.ticket, verdict));
+      Do(core_->Committed(now_, a.ticket, verdict));
     });
   }
   void DoCore(tuner::Publish&) {}
@@ -441,7 +509,10 @@ class Sim {
   uint64_t next_session_ = 0;
   std::vector<SimWorker> workers_;
   tracker::LeaseTable table_;
-  tuner::ServiceCore core_;
+  std::unique_ptr<tuner::ServiceCore> core_;
+  int server_boot_ = 0;
+  bool server_down_ = false;
+  db::JobRow job_row_;
   std::map<std::string, std::string> blobs_;
   uint64_t next_token_ = 1;
   int pending_ = 0;
@@ -450,6 +521,7 @@ class Sim {
   std::set<uint64_t> told;
   std::map<std::string, int> kept;
   std::vector<v1::TrialIds> dropped;  // results that left a worker's spool
+  std::vector<v1::TrialIds> refused;  // by a server that does not know their trials
 };
 
 }  // namespace whet::testing

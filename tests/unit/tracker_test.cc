@@ -208,6 +208,19 @@ TEST_F(Table, ServerThatComesBackKeepsItsLease) {
   EXPECT_EQ(table_.leases(), 1u);
 }
 
+TEST_F(Table, ServerThatComesBackWithoutItsLeaseIsGrantedTheDeviceAnewAtOnce) {
+  table_.FromWorker(now_, 1, RegisterMessage("w1", "k"));
+  table_.FromServer(now_, 100, PresentMessage("s"));
+  ASSERT_EQ(Granted(table_.FromServer(now_, 100, WantMessage("k", 1))), std::vector<int64_t>{1});
+  // Killed and started again: it knows of no lease, and its old stream may still look alive.
+  const Actions back = table_.FromServer(now_ + kSecond, 101, PresentMessage("s"));
+  EXPECT_EQ(Ended(back).size(), 1u);
+  ASSERT_EQ(All<ToWorker>(back).size(), 1u);
+  EXPECT_TRUE(All<ToWorker>(back)[0].message.has_ended());
+  EXPECT_EQ(Granted(table_.FromServer(now_ + kSecond, 101, WantMessage("k", 1))),
+            std::vector<int64_t>{2});
+}
+
 TEST_F(Table, SecondLiveProcessOfAWorkerIsRefusedByName) {
   table_.FromWorker(now_, 1, RegisterMessage("w1", "k", "boot1"));
   const auto ends =

@@ -1,17 +1,12 @@
 // The worker's parts that need no device: the racing ladder, guarded memory, the core's
-// conversation with tracker and server; and who may call which method.
+// conversation with tracker and server.
 #include <gmock/gmock.h>
-#include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "compiler/support/rng.h"
 #include "compiler/support/sha256.h"
-#include "proto/rpc/access.h"
-#include "proto/rpc/endpoint.h"
-#include "proto/tracker.pb.h"
-#include "proto/tuner.pb.h"
 #include "worker/core/worker_core.h"
 #include "worker/measure/guarded.h"
 #include "worker/measure/ladder.h"
@@ -132,7 +127,6 @@ TEST(Guarded, BuffersEndAtAPageAndShowWritesBeside) {
 }
 
 // ---- the core, driven by hand
-// ----------------------------------------------------------------------------------------
 
 class WorkerCoreTest : public ::testing::Test {
  protected:
@@ -412,58 +406,6 @@ TEST_F(WorkerCoreTest, CacheIsBounded) {
   config.max_cache_bytes = 10;
   WorkerCore core(config, {}, {{Sha256Hex("a"), 6}, {Sha256Hex("b"), 6}}, 1);
   EXPECT_EQ(All<DropBlob>(core.Step(now_, Tick{})).size(), 1u);
-}
-
-// ---- access
-// ----------------------------------------------------------------------------------------------------------
-
-TEST(Access, EveryMethodIsInTheTableAndNothingElseIs) {
-  std::set<std::string> declared, listed;
-  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
-  v1::JobSpec::descriptor();
-  v1::Register::descriptor();
-  v1::Hello::descriptor();
-  for (const char* name : {"whet.v1.Tracker", "whet.v1.Dispatch", "whet.v1.Tuner"}) {
-    const auto* service = pool->FindServiceByName(name);
-    ASSERT_NE(service, nullptr) << name;
-    for (int i = 0; i < service->method_count(); ++i)
-      declared.insert(fmt::format("/{}/{}", name, service->method(i)->name()));
-  }
-  for (const rpc::AccessRow& row : rpc::AccessTable())
-    EXPECT_TRUE(listed.insert(row.method).second) << row.method << " is there twice";
-  EXPECT_EQ(declared, listed);
-}
-
-TEST(Access, IsDeniedByDefault) {
-  const rpc::Principal local = rpc::PrincipalOfPeer("ipv4:127.0.0.1:5000"),
-                       remote = rpc::PrincipalOfPeer("ipv4:10.0.0.1:5000");
-  EXPECT_TRUE(rpc::MayCall(local, "/whet.v1.Tuner/SubmitJob"));
-  EXPECT_TRUE(
-      rpc::MayCall(rpc::PrincipalOfPeer("ipv6:%5B::1%5D:5000"), "/whet.v1.Tuner/SubmitJob"));
-  EXPECT_FALSE(rpc::MayCall(local, "/whet.v1.Tuner/Reboot"));
-  for (const rpc::AccessRow& row : rpc::AccessTable())
-    EXPECT_FALSE(rpc::MayCall(remote, row.method));
-  EXPECT_FALSE(rpc::MayCall({rpc::Role::kWorker, ""}, "/whet.v1.Tuner/SubmitJob"));
-  EXPECT_TRUE(rpc::MayCall({rpc::Role::kWorker, ""}, "/whet.v1.Dispatch/Work"));
-  EXPECT_FALSE(rpc::MayCall(rpc::PrincipalOfPeer(""), "/whet.v1.Tuner/GetInfo"));
-}
-
-TEST(Endpoint, ListenAddresses) {
-  EXPECT_EQ(rpc::ParseListenAddress("--listen", ":9190").value(), "127.0.0.1:9190");
-  EXPECT_EQ(rpc::ParseListenAddress("--listen", "localhost:1").value(), "127.0.0.1:1");
-  EXPECT_EQ(rpc::ParseListenAddress("--listen", "[::1]:0").value(), "[::1]:0");
-  EXPECT_EQ(rpc::ParseListenAddress("--listen", "127.1.2.3:80").value(), "127.1.2.3:80");
-  for (const char* bad : {"0.0.0.0:1", "[::]:1", "192.168.0.1:1", "example.org:1", "*:1"}) {
-    EXPECT_THAT(Message(rpc::ParseListenAddress("--listen", bad).status()), HasSubstr("TLS"))
-        << bad;
-  }
-  for (const char* bad : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", ":-1",
-                          "127.0.0.1:999999999999"}) {
-    EXPECT_THAT(Message(rpc::ParseListenAddress("--listen", bad).status()), HasSubstr("HOST:PORT"))
-        << bad;
-  }
-  EXPECT_FALSE(rpc::ParseDialAddress("--tracker", "h:0").ok());
-  EXPECT_EQ(rpc::ParseDialAddress("--tracker", "h:1").value(), "h:1");
 }
 
 }  // namespace

@@ -89,7 +89,6 @@ std::optional<uint64_t> LeaseTable::SessionOf(const std::string& server_id) cons
 }
 
 // ---- workers
-// ---------------------------------------------------------------------------------------------------------
 
 Actions LeaseTable::FromWorker(int64_t now, uint64_t session, const v1::AttachRequest& message) {
   Actions out;
@@ -207,7 +206,6 @@ void LeaseTable::Forget(const std::string& device_id, const std::string& reason,
 }
 
 // ---- servers
-// ---------------------------------------------------------------------------------------------------------
 
 Actions LeaseTable::FromServer(int64_t now, uint64_t session, const v1::LeaseRequest& message) {
   Actions out;
@@ -278,6 +276,14 @@ void LeaseTable::Present(int64_t now, uint64_t session, const v1::Present& messa
   p.set_lease_life_ns(config_.lease_life_ns);
   p.set_renew_ns(config_.lease_life_ns / 3);
   out->push_back(ToServer{session, reply});
+  // What it does not hold (any more: it was restarted, or a grant was lost with its stream) is free
+  // at once.
+  std::set<int64_t> lost;
+  for (const auto& [epoch, lease] : leases_) {
+    if (lease.server_id == message.server_id()) lost.insert(epoch);
+  }
+  for (const v1::HeldLease& held : message.held()) lost.erase(held.epoch());
+  for (const int64_t epoch : lost) EndLease(epoch, "its server does not hold it", out);
   for (const v1::HeldLease& held : message.held()) AdoptHeld(now, server, held, session, out);
 }
 
@@ -346,7 +352,6 @@ Actions LeaseTable::ServerGone(int64_t now, uint64_t session) {
 }
 
 // ---- leases
-// ----------------------------------------------------------------------------------------------------------
 
 const std::string* LeaseTable::NextServerFor(const std::string& key) const {
   const std::string* best = nullptr;

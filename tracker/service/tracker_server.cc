@@ -119,14 +119,12 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
 
   grpc::ServerBidiReactor<v1::AttachRequest, v1::AttachReply>* Attach(
       grpc::CallbackServerContext* context) override {
-    rpc::Principal principal;
-    return workers_.Accept(rpc::Authorize(*context, "/whet.v1.Tracker/Attach", &principal));
+    return workers_.Accept(Authorize(*context, "/whet.v1.Tracker/Attach"));
   }
 
   grpc::ServerBidiReactor<v1::LeaseRequest, v1::LeaseReply>* Lease(
       grpc::CallbackServerContext* context) override {
-    rpc::Principal principal;
-    return servers_.Accept(rpc::Authorize(*context, "/whet.v1.Tracker/Lease", &principal));
+    return servers_.Accept(Authorize(*context, "/whet.v1.Tracker/Lease"));
   }
 
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
@@ -145,6 +143,13 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
   }
 
  private:
+  static grpc::Status Authorize(const grpc::CallbackServerContext& context, const char* method) {
+    rpc::Principal principal;
+    const grpc::Status allowed = rpc::Authorize(context, method, &principal);
+    spdlog::info("event=stream method={} by={} allowed={}", method, principal.name, allowed.ok());
+    return allowed;
+  }
+
   template <typename F>
   void Apply(F&& step) {
     const std::lock_guard lock(mu_);

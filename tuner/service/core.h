@@ -55,6 +55,7 @@ struct CoreConfig {
   int64_t no_device_after_ns = int64_t{24} * 3600 * kSecond;
   int64_t cancel_grace_ns = 5 * kSecond;  // for measurements that run
   int64_t snapshot_every_ns = 200 * kMillisecond;
+  int64_t keep_every_ns = 10 * kSecond;  // how much of a spent time limit a crash may forget
   int64_t build_limit_ns = 10 * kSecond;
   int64_t build_memory_bytes = int64_t{4} << 30;
   int64_t run_memory_bytes = int64_t{8} << 30;
@@ -82,7 +83,9 @@ struct PreparedTask {
   double flops = 0;
   double floor_ns = 0;  // nothing faster is believable
   // From the log:
-  int64_t tried = 0;  // distinct traces
+  int64_t verified = 0;                   // of this job, before its server was restarted
+  std::map<std::string, int64_t> failed;  // likewise, by kind
+  int64_t tried = 0;                      // distinct traces
   int64_t next_trial = 1;
   double default_ns = 0;          // 0: the default was not measured yet
   std::vector<LoggedTrace> best;  // fastest first, a few
@@ -97,7 +100,6 @@ struct Proposal {
 enum class TellKind { kMeasured, kFailed, kLost };
 
 // ---- actions
-// ---------------------------------------------------------------------------------------------------------
 struct PrepareTask {  // -> TaskPrepared
   std::string job;
   uint32_t task;
@@ -169,9 +171,13 @@ struct JobEnded {  // durable
   std::string job;
   v1::JobState state;
 };
+struct ResultRefused {  // acknowledged, and not kept: for the log
+  v1::TrialIds ids;
+  std::string why;
+};
 using Action = std::variant<PrepareTask, ComputeExpected, JobPrepared, StartSearch, AskSearch,
                             TellSearch, EndSearch, StartBuild, KeepBlob, DropBlob, SendWorker,
-                            CloseWorker, SendTracker, AppendRow, Publish, JobEnded>;
+                            CloseWorker, SendTracker, AppendRow, Publish, JobEnded, ResultRefused>;
 using Actions = std::vector<Action>;
 
 // What Built hands over: the object itself is with the adapter, under its hash.
@@ -195,6 +201,15 @@ class ServiceCore {
   Status Submit(int64_t now, const std::string& job, const v1::JobSpec& spec,
                 const std::string& target, const std::string& feature_set, int64_t wall_ms,
                 Actions* out);
+  // Takes up a job that a former process of this server left open: `kept` is its row, with the
+  // workloads' texts put back. It goes on from the log, under its own id.
+  Status Resume(int64_t now, const std::string& job, const v1::KeptJob& kept,
+                const std::string& feature_set, int64_t created_ms, Actions* out);
+  // An open job that was taken up again and asks for just this: whoever repeats the command after a
+  // restart watches it instead of measuring the same beside it. Nothing if there is none.
+  std::optional<std::string> ResumedLike(const v1::JobSpec& spec, const std::string& target) const;
+  // Nothing while the job is being prepared: JobPrepared will tell.
+  std::optional<JobPrepared> Prepared(const std::string& job) const;
   Status Cancel(int64_t now, const std::string& job, Actions* out);
   StatusOr<v1::JobSnapshot> Snapshot(int64_t now, const std::string& job) const;
   std::vector<v1::JobSnapshot> Jobs(int64_t now) const;  // without tasks
@@ -299,7 +314,12 @@ class ServiceCore {
     bool asked = false;      // proposals are on their way
     bool search_done = false, search_started = false;
     int64_t before = 0;  // traces in the log when the job came
+    int64_t verified = 0;
     std::map<std::string, int64_t> failed;
+    bool resumed = false;
+    std::optional<int64_t> kept_before;  // as a former process counted it
+    int64_t kept_spent_ns = 0;           // of the time limit, by former processes
+    int64_t kept_ns = 0;                 // when the row was written last
     int64_t last_snapshot_ns = 0;
     bool snapshot_due = false;
     bool cancelled() const { return cancel_ns != 0; }
@@ -330,7 +350,7 @@ class ServiceCore {
     double noise = 0;
   };
 
-  // jobs.cc
+  // jobs.cc, phases.cc, progress.cc
   void JobStep(int64_t now, Job* job, Actions* out);
   void BeginBaselines(int64_t now, Job* job, Actions* out);
   void BeginBaseline(Job* job, uint32_t task, Actions* out);
@@ -351,7 +371,9 @@ class ServiceCore {
   bool SearchTimeIsUp(int64_t now, const Job& job) const;
   v1::JobSnapshot MakeSnapshot(int64_t now, const Job& job, bool with_tasks) const;
   void PublishSnapshot(int64_t now, Job* job, Actions* out);
-  void AppendJobRow(Job* job, v1::JobState state, Ticket ticket, Actions* out);
+  void Open(int64_t now, Job* job, Actions* out);
+  void AppendJobRow(int64_t now, Job* job, v1::JobState state, Ticket ticket, Actions* out);
+  int64_t ElapsedNs(int64_t now, const Job& job) const;
   int64_t Measured(const Job& job) const;
   size_t WorkersFor(const Job& job) const;
 

@@ -209,7 +209,6 @@ void ServiceCore::Acknowledge(uint64_t session_id, int64_t sequence, Actions* ou
 }
 
 // ---- dispatch
-// --------------------------------------------------------------------------------------------------------
 
 void ServiceCore::Dispatch(int64_t now, Actions* out) {
   // One more assignment for each worker in turn, until nothing moves: early candidates spread over
@@ -280,7 +279,7 @@ void ServiceCore::Assign(int64_t now, uint64_t session_id, TrialId id, Actions* 
   t.started = false;
   t.builds_at_start = builds_started_;
   t.contended = !builds_.empty();
-  if (job->started_ns == 0) job->started_ns = now;
+  if (job->started_ns == 0) job->started_ns = now - job->kept_spent_ns;
 
   SendWorker m{session_id, {}};
   v1::Assign& a = *m.message.mutable_assign();
@@ -329,7 +328,6 @@ void ServiceCore::Assign(int64_t now, uint64_t session_id, TrialId id, Actions* 
 }
 
 // ---- tracker
-// ---------------------------------------------------------------------------------------------------------
 
 Actions ServiceCore::FromTracker(int64_t now, const v1::LeaseReply& message) {
   Actions out;

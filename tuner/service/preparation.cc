@@ -38,10 +38,14 @@ StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& reque
     if (row.status != db::TrialStatus::kCounted || row.origin != db::Origin::kMeasured ||
         !SameProgram(row, task, codegen_version))
       return true;
+    const bool of_this_job = row.ids.job_id == request.job;
     if (row.failure != db::FailureKind::kOk) {
-      if (!db::IsRetried(row.failure)) failed.insert(row.trace_fingerprint());
+      if (db::IsRetried(row.failure)) return true;
+      failed.insert(row.trace_fingerprint());
+      if (of_this_job) ++p.failed[std::string(db::FailureName(row.failure))];
       return true;
     }
+    if (of_this_job && row.rung != 4) ++p.verified;
     if (row.exec_class == db::ExecClass::kEmulated || row.median_ns <= 0) return true;
     if (row.is_default) {
       p.default_ns = row.median_ns;

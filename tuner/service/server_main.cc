@@ -18,6 +18,7 @@ namespace {
 
 struct Flags {
   std::string tracker = ":9190", listen = "127.0.0.1:9191", advertise, db = "tuning.db";
+  std::string leftovers = "resume";
   int builders = 0;
 };
 
@@ -57,6 +58,7 @@ StatusOr<std::unique_ptr<TunerServer>> StartServer(
     options.tracker = (*tracker)->address();
   }
   options.core.host_boot_id = HostBootId();
+  options.leftovers = flags.leftovers == "end" ? Leftovers::kEnd : Leftovers::kResume;
   return TunerServer::Start(options, std::move(log), std::move(pool), &spaces, &references);
 }
 
@@ -79,6 +81,11 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
   app.add_option("--advertise", flags.advertise,
                  "address that workers are told to dial (default: the one listened on)");
   app.add_option("--db", flags.db, "the tuning log; made when there is none")
+      ->capture_default_str();
+  app.add_option("--leftovers", flags.leftovers,
+                 "jobs that a former process left unfinished: 'resume' them, or 'end' them; what "
+                 "they measured is in the log either way")
+      ->check(CLI::IsMember({"resume", "end"}))
       ->capture_default_str();
   app.add_option("--builders", flags.builders,
                  "processes that build candidates (default: one less than there are processors)")

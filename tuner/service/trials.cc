@@ -141,7 +141,6 @@ void ServiceCore::DropTrial(TrialId id, Actions* out) {
   std::erase(job->ready, id);
   if (t.kind == Kind::kSearch) out->push_back(TellSearch{t.job, t.token, TellKind::kLost, 0, 0, 0});
   if (!t.object.empty()) out->push_back(DropBlob{t.object});
-  t.object.clear();
   t.stage = Stage::kDone;
 }
 
@@ -238,9 +237,16 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
   Job* job = t ? FindJob(t->job) : nullptr;
   const bool ours =
       ids.generation() == config_.generation && ids.device_id() == s.device.device_id();
-  if (!t || !job || !ours || result.object_sha256().size() > 64) {
-    Acknowledge(session_id, result.sequence(),
-                out);  // nothing is known of it (any more): keeping it helps nobody
+  // Numbers of a job that was taken up again are given out anew: a former process of this server
+  // may have sent another candidate under this one. Without its trace a result is no record.
+  const bool of_another_start = t && (ids.attempt() > t->attempt ||
+                                      (!t->object.empty() && result.object_sha256() != t->object));
+  if (!t || !job || !ours || of_another_start) {
+    Acknowledge(session_id, result.sequence(), out);  // keeping it helps nobody
+    out->push_back(ResultRefused{ids, !ours ? "it is of another log or device"
+                                      : of_another_start
+                                          ? "its trial was given out before this server started"
+                                          : "its trial is not known here (any more)"});
     return;
   }
   const TrialId id = found->second;
@@ -359,6 +365,7 @@ void ServiceCore::AfterTrial(int64_t now, Trial* t, const Ticket& ticket, db::Tr
   if (t->kind != Kind::kFinal) ++task.measured;
   const double best_before = task.best_ns;
   if (ok) {
+    if (t->kind != Kind::kFinal) ++job->verified;
     TakeMeasurement(job, t, ticket, out);
   } else {
     ++task.failed;

@@ -17,6 +17,7 @@
 #include "proto/tuner.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
 #include "tuner/service/blob_store.h"
+#include "tuner/service/leftovers.h"
 #include "tuner/service/preparation.h"
 #include "tuner/service/watchers.h"
 
@@ -80,7 +81,7 @@ class TunerServer::Impl {
 
   Status Start() {
     CoreConfig config = options_.core;
-    config.server_id = RandomHex(8);
+    config.server_id = ServerId();
     config.log_id = log_->log_id();
     config.generation = log_->generation();
     config.codegen_version = spaces_->codegen_version();
@@ -93,7 +94,6 @@ class TunerServer::Impl {
           builders_->hello().codegen_version(), config.codegen_version);
     }
     WHET_ASSIGN_OR_RETURN(reader_, db::LogReader::Open(log_->path()));
-    WHET_RETURN_IF_ERROR(CloseLeftovers());
     core_ = std::make_unique<ServiceCore>(config);
     info_.set_build(kVersion);
     info_.set_server_id(config.server_id);
@@ -107,6 +107,7 @@ class TunerServer::Impl {
     WHET_ASSIGN_OR_RETURN(listener_,
                           rpc::Listen(options_.listen, {&tuner_service_, &dispatch_service_}));
     advertise_ = options_.advertise.empty() ? listener_.address : options_.advertise;
+    TakeUpLeftovers();
     loop_ = std::thread([this] { RunLoop(); });
     spdlog::info("event=server_started address={} tracker={} log={} generation={} builders={}",
                  listener_.address, options_.tracker, log_->path(), config.generation,
@@ -120,22 +121,49 @@ class TunerServer::Impl {
   static int64_t Now() { return MonotonicNs(); }
   void Post(std::function<void()> work) { mailbox_.PushAlways(std::move(work)); }
 
-  // Jobs of a former process have ended with it; their rows stay, and a new job over the same tasks
-  // goes on from there.
-  Status CloseLeftovers() {
-    const StatusOr<std::vector<db::JobRow>> jobs = reader_->Jobs();
-    if (!jobs.ok()) {
-      spdlog::warn("event=jobs_not_read error=\"{}\"", Message(jobs.status()));
-      return OkStatus();
+  // One log on one address has one server at a time: after a restart it is the same one to the
+  // tracker, which then need not wait for the leases of the former process to expire.
+  std::string ServerId() const {
+    const bool any_port = options_.listen.ends_with(":0");
+    return any_port ? RandomHex(8)
+                    : FingerprintOf(fmt::format("{} {} {}", log_->log_id(), options_.listen,
+                                                options_.advertise))
+                          .Hex();
+  }
+
+  // After the port is ours, before the loop begins: whoever asks for one of these jobs finds it.
+  void TakeUpLeftovers() {
+    StatusOr<std::vector<Leftover>> leftovers = ReadLeftovers(*reader_);
+    if (!leftovers.ok()) {
+      spdlog::warn("event=jobs_not_read error=\"{}\"", Message(leftovers.status()));
+      return;
     }
-    for (db::JobRow job : *jobs) {
-      if (db::IsTerminal(job.state)) continue;
-      job.state = db::JobState::kFailed;
-      job.error =
-          "the server ended before the job did; submit it again and it goes on from the log";
-      job.updated_ms = RealClock().WallMs();
-      WHET_RETURN_IF_ERROR(log_->AppendWait(job).status());
+    for (Leftover& job : *leftovers) {
+      const Status taken = options_.leftovers == Leftovers::kEnd
+                               ? FailedPrecondition("the server ended before the job did")
+                               : TakeUp(job);
+      if (taken.ok()) {
+        spdlog::info("event=job_resumed job={}", job.row.job_id);
+        continue;
+      }
+      spdlog::info("event=job_closed job={} reason=\"{}\"", job.row.job_id, Message(taken));
+      job.row.state = db::JobState::kFailed;
+      job.row.error = db::CleanText(
+          Message(taken) + "; submit it again and it goes on from the log", db::kMaxMessageBytes);
+      job.row.updated_ms = RealClock().WallMs();
+      if (const Status kept = log_->AppendWait(job.row).status(); !kept.ok())
+        spdlog::warn("event=job_not_closed job={} error=\"{}\"", job.row.job_id, Message(kept));
     }
+  }
+
+  Status TakeUp(const Leftover& job) {
+    WHET_RETURN_IF_ERROR(Annotate(job.kept.status(), "the job cannot be taken up again"));
+    WHET_ASSIGN_OR_RETURN(const std::string features,
+                          spaces_->FeatureSetOf(job.kept->spec().target()));
+    Actions actions;
+    WHET_RETURN_IF_ERROR(
+        core_->Resume(Now(), job.row.job_id, *job.kept, features, job.row.created_ms, &actions));
+    Execute(std::move(actions));
     return OkStatus();
   }
 
@@ -156,7 +184,9 @@ class TunerServer::Impl {
       watchers_.EndAll(stopping);
       Post([this, stopping] {
         stopping_ = true;  // calls that come yet are refused
-        for (auto& [job, call] : submits_) call.second->Finish(stopping);
+        for (auto& [job, calls] : submits_) {
+          for (auto& call : calls) call.second->Finish(stopping);
+        }
         for (auto& [job, calls] : cancels_) {
           for (auto& call : calls) call.second->Finish(stopping);
         }
@@ -289,9 +319,11 @@ class TunerServer::Impl {
   void Do(const JobPrepared& a) {
     const auto it = submits_.find(a.job);
     if (it == submits_.end()) return;
-    it->second.first->set_already_measured(a.already_measured);
-    it->second.first->set_to_measure(a.to_measure);
-    it->second.second->Finish(grpc::Status::OK);
+    for (auto& [reply, reactor] : it->second) {
+      reply->set_already_measured(a.already_measured);
+      reply->set_to_measure(a.to_measure);
+      reactor->Finish(grpc::Status::OK);
+    }
     submits_.erase(it);
   }
 
@@ -438,10 +470,16 @@ class TunerServer::Impl {
       cancels_.erase(it);
     }
     if (const auto it = submits_.find(a.job); it != submits_.end()) {
-      it->second.second->Finish(grpc::Status::OK);
+      for (auto& call : it->second) call.second->Finish(grpc::Status::OK);
       submits_.erase(it);
     }
     CheckIdle();
+  }
+
+  void Do(const ResultRefused& a) {
+    spdlog::info("event=result_refused job={} task={} trial={} attempt={} reason=\"{}\"",
+                 db::CleanText(a.ids.job_id(), 64), a.ids.task(), a.ids.trial(), a.ids.attempt(),
+                 a.why);
   }
 
   // ---- tracker
@@ -525,7 +563,7 @@ class TunerServer::Impl {
 
     grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                       const v1::GetInfoRequest*, v1::ServerInfo* reply) override {
-      return Handle(context, "/whet.v1.Tuner/GetInfo", [&](auto* reactor) {
+      return Handle(context, "/whet.v1.Tuner/GetInfo", [&](const rpc::Principal&, auto* reactor) {
         *reply = impl_->info_;
         reactor->Finish(grpc::Status::OK);
       });
@@ -534,21 +572,23 @@ class TunerServer::Impl {
     grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                         const v1::SubmitJobRequest* request,
                                         v1::SubmitJobReply* reply) override {
-      return Handle(context, "/whet.v1.Tuner/SubmitJob", [&](auto* reactor) {
-        impl_->AskTracker(request->spec().key(), [this, request, reply,
-                                                  reactor](StatusOr<v1::ListDevicesReply> devices) {
-          const StatusOr<JobTarget> target =
-              devices.ok() ? ChooseTarget(request->spec(), *devices, *impl_->spaces_)
-                           : StatusOr<JobTarget>(devices.status());
-          if (!target.ok()) {
-            reactor->Finish(rpc::ToGrpc(target.status()));
-            return;
-          }
-          impl_->Post([this, request, reply, reactor, target = *target] {
-            impl_->Submit(request->spec(), target, reply, reactor);
+      return Handle(
+          context, "/whet.v1.Tuner/SubmitJob", [&](const rpc::Principal& principal, auto* reactor) {
+            impl_->AskTracker(
+                request->spec().key(), [this, request, reply, reactor, by = principal.name](
+                                           StatusOr<v1::ListDevicesReply> devices) {
+                  const StatusOr<JobTarget> target =
+                      devices.ok() ? ChooseTarget(request->spec(), *devices, *impl_->spaces_)
+                                   : StatusOr<JobTarget>(devices.status());
+                  if (!target.ok()) {
+                    reactor->Finish(rpc::ToGrpc(target.status()));
+                    return;
+                  }
+                  impl_->Post([this, request, reply, reactor, target = *target, by] {
+                    impl_->Submit(by, request->spec(), target, reply, reactor);
+                  });
+                });
           });
-        });
-      });
     }
 
     grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(grpc::CallbackServerContext* context,
@@ -567,17 +607,17 @@ class TunerServer::Impl {
     grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                         const v1::CancelJobRequest* request,
                                         v1::CancelJobReply* reply) override {
-      return Handle(context, "/whet.v1.Tuner/CancelJob", [&](auto* reactor) {
-        impl_->Post([impl = impl_, job = request->job_id(), reply, reactor] {
-          impl->Cancel(job, reply, reactor);
-        });
-      });
+      return Handle(context, "/whet.v1.Tuner/CancelJob",
+                    [&](const rpc::Principal& principal, auto* reactor) {
+                      impl_->Post([impl = impl_, job = request->job_id(), reply, reactor,
+                                   by = principal.name] { impl->Cancel(by, job, reply, reactor); });
+                    });
     }
 
     grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
                                        const v1::ListJobsRequest*,
                                        v1::ListJobsReply* reply) override {
-      return Handle(context, "/whet.v1.Tuner/ListJobs", [&](auto* reactor) {
+      return Handle(context, "/whet.v1.Tuner/ListJobs", [&](const rpc::Principal&, auto* reactor) {
         impl_->Post([impl = impl_, reply, reactor] {
           for (v1::JobSnapshot& job : impl->core_->Jobs(Now())) *reply->add_jobs() = std::move(job);
           reactor->Finish(grpc::Status::OK);
@@ -588,24 +628,27 @@ class TunerServer::Impl {
     grpc::ServerUnaryReactor* GetRecords(grpc::CallbackServerContext* context,
                                          const v1::GetRecordsRequest* request,
                                          v1::GetRecordsReply* reply) override {
-      return Handle(context, "/whet.v1.Tuner/GetRecords", [&](auto* reactor) {
-        impl_->query_lane_.Post([impl = impl_, request, reply, reactor] {
-          StatusOr<v1::GetRecordsReply> found = FindRecords(*request, *impl->reader_);
-          if (found.ok()) *reply = *std::move(found);
-          reactor->Finish(rpc::ToGrpc(found.status()));
-        });
-      });
+      return Handle(context, "/whet.v1.Tuner/GetRecords",
+                    [&](const rpc::Principal&, auto* reactor) {
+                      impl_->query_lane_.Post([impl = impl_, request, reply, reactor] {
+                        StatusOr<v1::GetRecordsReply> found = FindRecords(*request, *impl->reader_);
+                        if (found.ok()) *reply = *std::move(found);
+                        reactor->Finish(rpc::ToGrpc(found.status()));
+                      });
+                    });
     }
 
     grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
                                           const v1::ListDevicesRequest* request,
                                           v1::ListDevicesReply* reply) override {
-      return Handle(context, "/whet.v1.Tuner/ListDevices", [&](auto* reactor) {
-        impl_->AskTracker(request->key(), [reply, reactor](StatusOr<v1::ListDevicesReply> devices) {
-          if (devices.ok()) *reply = *std::move(devices);
-          reactor->Finish(rpc::ToGrpc(devices.status()));
-        });
-      });
+      return Handle(context, "/whet.v1.Tuner/ListDevices",
+                    [&](const rpc::Principal&, auto* reactor) {
+                      impl_->AskTracker(request->key(),
+                                        [reply, reactor](StatusOr<v1::ListDevicesReply> devices) {
+                                          if (devices.ok()) *reply = *std::move(devices);
+                                          reactor->Finish(rpc::ToGrpc(devices.status()));
+                                        });
+                    });
     }
 
    private:
@@ -615,7 +658,7 @@ class TunerServer::Impl {
       auto* reactor = context->DefaultReactor();
       rpc::Principal principal;
       if (const grpc::Status s = rpc::Authorize(*context, method, &principal); s.ok()) {
-        handle(reactor);
+        handle(principal, reactor);
       } else {
         reactor->Finish(s);
       }
@@ -630,33 +673,43 @@ class TunerServer::Impl {
     grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Work(
         grpc::CallbackServerContext* context) override {
       rpc::Principal principal;
-      return impl_->workers_.Accept(rpc::Authorize(*context, "/whet.v1.Dispatch/Work", &principal));
+      const grpc::Status allowed = rpc::Authorize(*context, "/whet.v1.Dispatch/Work", &principal);
+      spdlog::info("event=worker_stream by={} allowed={}", principal.name, allowed.ok());
+      return impl_->workers_.Accept(allowed);
     }
 
    private:
     Impl* const impl_;
   };
 
-  void Submit(const v1::JobSpec& spec, const JobTarget& target, v1::SubmitJobReply* reply,
-              grpc::ServerUnaryReactor* reactor) {
+  void Submit(const std::string& by, const v1::JobSpec& spec, const JobTarget& target,
+              v1::SubmitJobReply* reply, grpc::ServerUnaryReactor* reactor) {
+    const bool ending = stopping_ || when_idle_;
+    if (const auto resumed = core_->ResumedLike(spec, target.target); resumed && !ending) {
+      spdlog::info("event=job_joined job={} by={}", *resumed, by);
+      reply->set_job_id(*resumed);
+      reply->set_target(target.target);
+      submits_[*resumed].emplace_back(reply, reactor);
+      if (const auto prepared = core_->Prepared(*resumed)) Do(*prepared);
+      return;
+    }
     const std::string job = RandomHex(6);
     Actions actions;
-    const Status s = stopping_ || when_idle_
-                         ? Unavailable("the server is stopping")
-                         : core_->Submit(Now(), job, spec, target.target, target.feature_set,
-                                         RealClock().WallMs(), &actions);
+    const Status s = ending ? Unavailable("the server is stopping")
+                            : core_->Submit(Now(), job, spec, target.target, target.feature_set,
+                                            RealClock().WallMs(), &actions);
     if (!s.ok()) {
       reactor->Finish(rpc::ToGrpc(s));
       return;
     }
     spdlog::info(
         "event=job_submitted job={} name=\"{}\" key={} tasks={} trials={} seconds={:.0f} "
-        "threads={}",
+        "threads={} by={}",
         job, db::CleanText(spec.name(), 200), spec.key(), spec.tasks_size(), spec.trials(),
-        static_cast<double>(spec.time_limit_ns()) * 1e-9, spec.threads());
+        static_cast<double>(spec.time_limit_ns()) * 1e-9, spec.threads(), by);
     reply->set_job_id(job);
     reply->set_target(target.target);
-    submits_[job] = {reply, reactor};
+    submits_[job].emplace_back(reply, reactor);
     Execute(std::move(actions));
   }
 
@@ -676,10 +729,11 @@ class TunerServer::Impl {
     }
   }
 
-  void Cancel(const std::string& job, v1::CancelJobReply* reply,
+  void Cancel(const std::string& by, const std::string& job, v1::CancelJobReply* reply,
               grpc::ServerUnaryReactor* reactor) {
     Actions actions;
     const Status s = core_->Cancel(Now(), job, &actions);
+    if (s.ok()) spdlog::info("event=job_cancelled job={} by={}", db::CleanText(job, 64), by);
     if (!s.ok()) {
       reactor->Finish(rpc::ToGrpc(s));
     } else if (core_->Terminal(job)) {
@@ -730,7 +784,8 @@ class TunerServer::Impl {
   uint64_t tracker_link_ = 0;
   int64_t tracker_retry_ns_ = 0;
   bool tracker_said_ = false;
-  std::map<std::string, std::pair<v1::SubmitJobReply*, grpc::ServerUnaryReactor*>> submits_;
+  std::map<std::string, std::vector<std::pair<v1::SubmitJobReply*, grpc::ServerUnaryReactor*>>>
+      submits_;
   std::map<std::string, std::vector<std::pair<v1::CancelJobReply*, grpc::ServerUnaryReactor*>>>
       cancels_;
 };

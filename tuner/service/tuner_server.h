@@ -14,11 +14,16 @@
 
 namespace whet::tuner {
 
+// What becomes of jobs that a former process left open in the log: taken up again, or closed as
+// failed (their rows stay; the same job submitted again goes on from there).
+enum class Leftovers { kResume, kEnd };
+
 struct ServerOptions {
   std::string listen;     // "127.0.0.1:0"
   std::string advertise;  // address that workers dial; empty: the one that is listened on
   std::string tracker;    // address to dial
-  CoreConfig core;        // ids, versions and builders are filled in here
+  Leftovers leftovers = Leftovers::kResume;
+  CoreConfig core;  // ids, versions and builders are filled in here
 };
 
 class TunerServer {

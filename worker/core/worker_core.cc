@@ -113,7 +113,6 @@ std::string WorkerCore::DialAddress() const {
 }
 
 // ---- tracker
-// ---------------------------------------------------------------------------------------------------------
 
 void WorkerCore::OnTracker(int64_t now, const v1::AttachReply& message) {
   if (tracker_ == Link::kDown) return;
@@ -158,7 +157,6 @@ void WorkerCore::OnTrackerLost(int64_t now, const Status& status) {
 }
 
 // ---- server
-// ----------------------------------------------------------------------------------------------------------
 
 void WorkerCore::OnServer(int64_t now, const v1::ServerMessage& message) {
   if (server_ == Link::kDown) return;
@@ -313,7 +311,6 @@ void WorkerCore::DropServer(int64_t now, const Status& why) {
 }
 
 // ---- runs
-// ------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::StartNext(int64_t now) {
   while (!running_ && server_ == Link::kUp && !queue_.empty()) {
@@ -392,7 +389,6 @@ void WorkerCore::EvictCache() {
 }
 
 // ---- time
-// ------------------------------------------------------------------------------------------------------------
 
 void WorkerCore::Connect(int64_t now) {
   if (tracker_ == Link::kDown && !draining_ && now >= tracker_retry_ns_) {

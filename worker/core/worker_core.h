@@ -42,7 +42,6 @@ struct WorkerConfig {
 };
 
 // ---- events
-// ----------------------------------------------------------------------------------------------------------
 struct FromTracker {
   v1::AttachReply message;
 };
@@ -68,7 +67,6 @@ using Event = std::variant<FromTracker, TrackerLost, FromServer, ServerLost, Blo
                            DrainRequested, Tick>;
 
 // ---- actions
-// ---------------------------------------------------------------------------------------------------------
 struct ConnectTracker {};  // and send what follows on that stream
 struct CloseTracker {};
 struct ToTracker {
