@@ -271,15 +271,15 @@ TEST_F(Fleet, MisbehavingCandidatesCostOneTrialEach) {
 TEST_F(Fleet, KilledServerKeepsWhatItAcknowledgedAndTakesItsJobUpAgain) {
   StartServer();
   StartWorker();
-  const v1::JobSpec spec = Spec(40, 8);
+  const v1::JobSpec spec = Spec(24, 4);
   const auto job = Submit(spec);
   ASSERT_TRUE(job.ok()) << job.status();
   std::vector<v1::TrialEvent> told;
   Watch(job->job_id(), &told, [&] {
-    if (told.size() >= 12) server_->process().Signal(SIGKILL);
-    return told.size() >= 12;
+    if (told.size() >= 8) server_->process().Signal(SIGKILL);
+    return told.size() >= 8;
   });
-  ASSERT_GE(told.size(), 12u);
+  ASSERT_GE(told.size(), 8u);
   server_->process().Kill();
   const size_t kept = Rows().size();
   EXPECT_GE(kept, told.size()) << "a trial was told and is not there";
@@ -292,14 +292,14 @@ TEST_F(Fleet, KilledServerKeepsWhatItAcknowledgedAndTakesItsJobUpAgain) {
   EXPECT_EQ(again->job_id(), job->job_id());
   const v1::JobSnapshot end = Watch(job->job_id(), &told);
   EXPECT_EQ(end.state(), v1::JOB_DONE) << end.error() << server_->Log();
-  EXPECT_EQ(end.trials_done(), 40);
+  EXPECT_EQ(end.trials_done(), 24);
   EXPECT_EQ(end.trials_before(), 0);
   std::map<std::string, int> counts;
   for (const auto& [name, row] : Rows()) {
     if (row.rung != 4) ++counts[row.key.workload.Hex() + row.trace];
   }
   for (const auto& [trace, n] : counts) EXPECT_EQ(n, 1) << trace;
-  EXPECT_EQ(counts.size(), 40u);
+  EXPECT_EQ(counts.size(), 24u);
   const auto log = db::LogReader::Open(dir_ / "t.db");
   ASSERT_TRUE(log.ok());
   const auto jobs = (*log)->Jobs();
@@ -327,7 +327,7 @@ TEST_F(Fleet, ServerThatIsToldToClosesWhatAFormerOneLeft) {
 TEST_F(Fleet, KilledWorkerIsReplacedAndTheJobGoesOn) {
   StartServer();
   StartWorker();
-  const auto job = Submit(Spec(30, 3));
+  const auto job = Submit(Spec(15, 3));
   ASSERT_TRUE(job.ok()) << job.status();
   std::vector<v1::TrialEvent> told;
   bool killed = false;
@@ -341,7 +341,7 @@ TEST_F(Fleet, KilledWorkerIsReplacedAndTheJobGoesOn) {
   });
   EXPECT_TRUE(killed);
   EXPECT_EQ(end.state(), v1::JOB_DONE) << end.error();
-  EXPECT_EQ(end.trials_done(), 30);
+  EXPECT_EQ(end.trials_done(), 15);
 }
 
 TEST_F(Fleet, CancelledJobKeepsItsRows) {
@@ -427,7 +427,7 @@ TEST_F(Fleet, TwoWorkersShareAMachineAsTwoDevices) {
   StartWorker();
   std::unique_ptr<Running> first = std::move(worker_);
   StartWorker();
-  const auto job = Submit(Spec(25, 2));
+  const auto job = Submit(Spec(16, 2));
   ASSERT_TRUE(job.ok());
   std::vector<v1::TrialEvent> told;
   const v1::JobSnapshot end = Watch(job->job_id(), &told);

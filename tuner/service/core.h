@@ -112,7 +112,7 @@ struct ComputeExpected {  // -> ExpectedReady
   std::string workload;
   std::vector<uint64_t> seeds;
 };
-struct JobPrepared {  // answers the submission
+struct JobPrepared {  // answers the submission: the job is durable, and will end
   std::string job;
   int64_t already_measured, to_measure;
 };
@@ -208,7 +208,7 @@ class ServiceCore {
   // An open job that was taken up again and asks for just this: whoever repeats the command after a
   // restart watches it instead of measuring the same beside it. Nothing if there is none.
   std::optional<std::string> ResumedLike(const v1::JobSpec& spec, const std::string& target) const;
-  // Nothing while the job is being prepared: JobPrepared will tell.
+  // Nothing while the job is being prepared or made durable: JobPrepared will tell.
   std::optional<JobPrepared> Prepared(const std::string& job) const;
   Status Cancel(int64_t now, const std::string& job, Actions* out);
   StatusOr<v1::JobSnapshot> Snapshot(int64_t now, const std::string& job) const;
@@ -317,6 +317,7 @@ class ServiceCore {
     int64_t verified = 0;
     std::map<std::string, int64_t> failed;
     bool resumed = false;
+    bool durable = false;                // its row; only then is its submission answered
     std::optional<int64_t> kept_before;  // as a former process counted it
     int64_t kept_spent_ns = 0;           // of the time limit, by former processes
     int64_t kept_ns = 0;                 // when the row was written last
@@ -341,7 +342,7 @@ class ServiceCore {
     v1::DeviceIdentity device;
   };
   struct Ticket {
-    enum class What { kTrial, kJobEnd, kOther } what = What::kOther;
+    enum class What { kTrial, kJob, kJobEnd, kOther } what = What::kOther;
     TrialId trial = 0;
     std::string job;
     uint64_t session = 0;  // to acknowledge; 0: nobody

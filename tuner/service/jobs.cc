@@ -130,7 +130,7 @@ Status ServiceCore::Resume(int64_t now, const std::string& id, const v1::KeptJob
   job->target = kept.spec().target();
   job->feature_set = feature_set;
   job->wall_ms = created_ms;
-  job->resumed = true;
+  job->resumed = job->durable = true;
   job->kept_spent_ns = std::max<int64_t>(kept.spent_ns(), 0);
   if (kept.has_trials_before()) job->kept_before = kept.trials_before();
   Job* j = job.get();
@@ -154,7 +154,10 @@ void ServiceCore::Open(int64_t now, Job* job, Actions* out) {
     tickets_[ticket] = {};
     out->push_back(AppendRow{ticket, db::WorkloadRow{t.workload(), t.op_summary()}});
   }
-  AppendJobRow(now, job, v1::JOB_RUNNING, {}, out);
+  Ticket ticket;
+  ticket.what = Ticket::What::kJob;
+  ticket.job = job->id;
+  AppendJobRow(now, job, v1::JOB_RUNNING, std::move(ticket), out);
   for (uint32_t i = 0; i < job->tasks.size(); ++i)
     out->push_back(
         PrepareTask{job->id, i, job->tasks[i].spec.workload(), job->target, job->tasks[i].key});
@@ -173,7 +176,7 @@ std::optional<std::string> ServiceCore::ResumedLike(const v1::JobSpec& spec,
 
 std::optional<JobPrepared> ServiceCore::Prepared(const std::string& id) const {
   const Job* job = FindJob(id);
-  if (!job || job->phase == Phase::kPreparing) return std::nullopt;
+  if (!job || job->phase == Phase::kPreparing || !job->durable) return std::nullopt;
   const int64_t measured = Measured(*job);
   return JobPrepared{id, measured, std::max<int64_t>(job->spec.trials() - measured, 0)};
 }
@@ -235,13 +238,12 @@ Actions ServiceCore::TaskPrepared(int64_t now, const std::string& id, uint32_t i
     return t.phase == TaskPhase::kPreparing;
   });
   if (all) {
-    out.push_back(
-        JobPrepared{id, job->before, std::max<int64_t>(job->spec.trials() - job->before, 0)});
     if (job->kept_before) job->before = std::min(*job->kept_before, job->before);
     if (job->cancelled()) {
       End(now, job, v1::JOB_CANCELLED, "", &out);
     } else {
       BeginBaselines(now, job, &out);
+      if (const auto prepared = Prepared(id)) out.push_back(*prepared);
       if (job->phase != Phase::kEnding) AppendJobRow(now, job, v1::JOB_RUNNING, {}, &out);
     }
   }

@@ -29,8 +29,10 @@ std::string HostBootId() {
 
 StatusOr<std::unique_ptr<TunerServer>> StartServer(
     const Flags& flags, const SpaceProvider& spaces, const ReferenceProvider& references,
-    const std::string& builder, std::unique_ptr<tracker::TrackerServer>* tracker) {
+    const std::string& builder, const CoreConfig& core,
+    std::unique_ptr<tracker::TrackerServer>* tracker) {
   ServerOptions options;
+  options.core = core;
   WHET_ASSIGN_OR_RETURN(options.listen, rpc::ParseListenAddress("--listen", flags.listen));
   if (!flags.advertise.empty()) {
     WHET_ASSIGN_OR_RETURN(options.advertise, rpc::ParseDialAddress("--advertise", flags.advertise));
@@ -65,7 +67,8 @@ StatusOr<std::unique_ptr<TunerServer>> StartServer(
 }  // namespace
 
 int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
-                  const ReferenceProvider& references, const std::string& builder) {
+                  const ReferenceProvider& references, const std::string& builder,
+                  const CoreConfig& core) {
   CLI::App app(
       "tuner-server holds tuning jobs: it searches schedules, builds candidates, has leased "
       "workers measure them and keeps\n"
@@ -105,7 +108,7 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
 
   std::unique_ptr<tracker::TrackerServer> tracker;
   StatusOr<std::unique_ptr<TunerServer>> server =
-      StartServer(flags, spaces, references, builder, &tracker);
+      StartServer(flags, spaces, references, builder, core, &tracker);
   if (!server.ok()) {
     std::fprintf(stderr, "error: %s\n", Message(server.status()).c_str());
     return 2;

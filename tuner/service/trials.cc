@@ -324,6 +324,17 @@ Actions ServiceCore::Committed(int64_t now, uint64_t number,
   tickets_.erase(it);
   // Also when the log refused the row for good: sending it again would not help.
   if (ticket.session != 0) Acknowledge(ticket.session, ticket.sequence, &out);
+  if (ticket.what == Ticket::What::kJob) {
+    Job* job = FindJob(ticket.job);
+    if (!job || job->durable) return out;
+    if (!verdict.ok()) {
+      End(now, job, v1::JOB_FAILED, "the log does not take it: " + Message(verdict.status()), &out);
+      return out;
+    }
+    job->durable = true;
+    if (const auto prepared = Prepared(job->id)) out.push_back(*prepared);
+    return out;
+  }
   if (ticket.what == Ticket::What::kJobEnd) {
     Job* job = FindJob(ticket.job);
     if (!job) return out;
