@@ -162,12 +162,8 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tas
       if (Interrupted() || (local && !local->Failure().ok())) return true;
       if (!said) {
         progress.Clear();
-        fmt::print(stderr,
-                   "the server at {} is away; trying to reach it again
-                   ",
-                       local
-                       ? local->server()
-                       : o.model.server);
+        fmt::print(stderr, "the server at {} is away; trying to reach it again\n",
+                   local ? local->server() : o.model.server);
       }
       said = true;
       return false;
