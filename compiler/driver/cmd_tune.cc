@@ -111,9 +111,12 @@ class TuneVerb : public Verb {
     return text;
   }
 
-  Status DryRun(const std::vector<TaskInfo>& tasks) const {
+  Status DryRun(std::vector<TaskInfo> tasks) const {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const TaskInfo& t : tasks) list.push_back(TaskJson(t));
+    for (TaskInfo& t : tasks) {
+      t.reason.clear();  // no log was asked
+      list.push_back(TaskJson(t));
+    }
     if (TextWanted(json_)) {
       PrintTasks(tasks);
       fmt::print("{} task{}, {}, seed {}; nothing was measured\n", tasks.size(),

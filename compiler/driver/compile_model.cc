@@ -4,15 +4,14 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/prepare.h"
 #include "compiler/graph/evaluate.h"
+#include "compiler/support/nameless_file.h"
 #include "compiler/support/paths.h"
 #include "compiler/support/subprocess.h"
 #include "compiler/support/version.h"
@@ -20,19 +19,6 @@
 
 namespace whet::driver {
 namespace {
-
-// A folder for the request and the reply, removed at the end.
-struct ScratchFolder {
-  ScratchFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "whet-compile-XXXXXX").string();
-    if (mkdtemp(pattern.data())) path = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
-  }
-  std::string path;
-};
 
 // Tensors and steps of the request. Values that share bytes (views) share a tensor.
 class RequestWriter {
@@ -111,26 +97,30 @@ std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& o
   return j.dump();
 }
 
+struct Descriptor {
+  explicit Descriptor(int number) : fd(number) {}
+  ~Descriptor() { close(fd); }
+  const int fd;
+};
+
 StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
-  ScratchFolder folder;
-  if (folder.path.empty())
-    return Unavailable("cannot make a temporary folder in '{}'",
-                       std::filesystem::temp_directory_path().string());
-  const std::string in = folder.path + "/request", out = folder.path + "/reply";
-  {
-    std::ofstream file(in, std::ios::binary);
-    if (!request.SerializeToOstream(&file) || !file.flush())
-      return Unavailable("cannot write '{}'; is the disk full?", in);
+  WHET_ASSIGN_OR_RETURN(const int in_fd, NamelessFile());
+  const Descriptor in(in_fd);
+  WHET_ASSIGN_OR_RETURN(const int out_fd, NamelessFile());
+  const Descriptor out(out_fd);
+  if (!request.SerializeToFileDescriptor(in.fd)) {
+    return Unavailable("cannot write {} bytes of a temporary file in '{}'; is the disk full?",
+                       request.ByteSizeLong(), std::filesystem::temp_directory_path().string());
   }
   SpawnOptions spawn;
   WHET_ASSIGN_OR_RETURN(spawn.program, FindProgram("whet-builder"));
-  spawn.args = {"model", in, out};
+  spawn.args = {"model", "/proc/self/fd/3", "/proc/self/fd/4"};
+  spawn.fds = {{in.fd, 3}, {out.fd, 4}};
   spawn.stdout_to_stderr = true;
   WHET_ASSIGN_OR_RETURN(Subprocess child, Subprocess::Spawn(spawn));
-  std::optional<int> status = child.Wait(INT64_MAX);
+  const std::optional<int> status = child.Wait(INT64_MAX);
   v1::ModelBuildReply reply;
-  std::ifstream file(out, std::ios::binary);
-  if (!file || !reply.ParseFromIstream(&file)) {
+  if (!status || *status != 0 || !reply.ParseFromFileDescriptor(out.fd)) {
     return Internal("whet-builder gave no answer: it {}",
                     status ? DescribeWaitStatus(*status) : "did not end");
   }

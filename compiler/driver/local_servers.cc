@@ -11,12 +11,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <thread>
 
 #include "compiler/support/env.h"
+#include "compiler/support/nameless_file.h"
 #include "compiler/support/paths.h"
 #include "compiler/support/subprocess.h"
 
@@ -29,15 +28,6 @@ constexpr auto kStartLimit = std::chrono::seconds(20);
 // gone for good. Told again it ends at once, and keeps it.
 constexpr auto kStopPatience = std::chrono::seconds(1);
 constexpr auto kStopLimit = std::chrono::seconds(10);
-
-// A file under /tmp that has no name any more: gone with the last who holds it, however they end.
-StatusOr<int> NamelessFile() {
-  std::string path = (std::filesystem::temp_directory_path() / "whet-log-XXXXXX").string();
-  const int fd = mkostemp(path.data(), O_CLOEXEC | O_APPEND);
-  if (fd < 0) return ErrnoStatus(errno, "make '" + path + "'");
-  unlink(path.c_str());
-  return fd;
-}
 
 std::string Tail(int log) {
   constexpr off_t kMost = 2000;
