@@ -33,12 +33,9 @@ Status WriteFile(const std::string& path, const std::string& bytes) {
   return out ? OkStatus() : Unavailable("cannot write '{}'", path);
 }
 
-}  // namespace
-
-StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload,
-                                   const Target& target) {
-  WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(scheduled));
-  WHET_ASSIGN_OR_RETURN(ObjectCode code, GenerateObject(lowered, "whet_k", target));
+// A model of one step, with a prepack step when weights are packed.
+ModelDesc Describe(const loop::Program& scheduled, const loop::Lowered& lowered,
+                   const ObjectCode& code, const std::string& workload, const Target& target) {
   ModelDesc d;
   d.name = "candidate";
   d.target = target.ToString();
@@ -71,18 +68,24 @@ StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::st
   };
   if (!code.prepack.phases.empty()) d.prepack_steps.push_back(kernel(code.prepack));
   d.steps.push_back(kernel(code.main));
-  Candidate c;
-  WHET_ASSIGN_OR_RETURN(c.descriptor, GenerateModel(d, target));
-  c.object = std::move(code.object);
-  c.symbol = "whet_model_candidate_v1";
-  c.stats = code.stats;
-  return c;
+  return d;
+}
+
+}  // namespace
+
+StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload,
+                                   const Target& target) {
+  WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(scheduled));
+  WHET_ASSIGN_OR_RETURN(ObjectCode code,
+                        GenerateObject(lowered, "whet_k", target, [&](const ObjectCode& made) {
+                          return Describe(scheduled, lowered, made, workload, target);
+                        }));
+  return Candidate{std::move(code.object), "whet_model_candidate_v1", code.stats};
 }
 
 Status LinkCandidate(const Candidate& c, const std::string& dir, const std::string& out_path) {
   WHET_RETURN_IF_ERROR(WriteFile(dir + "/kernels.o", c.object));
-  WHET_RETURN_IF_ERROR(WriteFile(dir + "/model.o", c.descriptor));
-  return LinkShared({dir + "/kernels.o", dir + "/model.o"}, c.symbol, out_path);
+  return LinkShared({dir + "/kernels.o"}, c.symbol, out_path);
 }
 
 }  // namespace whet::codegen

@@ -9,9 +9,8 @@
 namespace whet::codegen {
 
 struct Candidate {
-  std::string object;      // the kernels; also what a model links
-  std::string descriptor;  // the object with the descriptor function
-  std::string symbol;      // of that function
+  std::string object;  // the kernels and the descriptor function
+  std::string symbol;  // of that function
   ObjectStats stats;
 };
 
@@ -19,7 +18,7 @@ struct Candidate {
 // ones (a measurement works on physical data).
 StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::string& workload,
                                    const Target& target);
-// Writes the objects to `dir` and links them. The directory is the caller's to delete.
+// Writes the object to `dir` and links it. The directory is the caller's to delete.
 Status LinkCandidate(const Candidate& candidate, const std::string& dir,
                      const std::string& out_path);
 

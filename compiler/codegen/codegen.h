@@ -8,6 +8,7 @@
 //   LinkShared       objects -> shared library, in process by lld
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,6 @@ struct ObjectCode {
   ObjectStats stats;
 };
 
-// `prefix` starts every symbol and must be unique in a library. Errors: FailedPrecondition when a
-// register buffer is not indexed by constants or is accessed in different vector shapes (the
-// candidate is rejected, the reason says which).
-StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix,
-                                    const Target& target);
 // LLVM IR after optimisation, for inspection and golden tests.
 StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix,
                                  const Target& target);
@@ -86,6 +82,14 @@ struct ModelDesc {
   std::string constants_symbol;  // "" when there are none
   int64_t constants_bytes = 0;
 };
+// `prefix` starts every symbol and must be unique in a library. Errors: FailedPrecondition when a
+// register buffer is not indexed by constants or is accessed in different vector shapes (the
+// candidate is rejected, the reason says which). With `describe`, which may look at everything but
+// the object itself, the descriptor goes into the same object: starting the code generator a second
+// time costs more than a millisecond.
+StatusOr<ObjectCode> GenerateObject(
+    const loop::Lowered& program, const std::string& prefix, const Target& target,
+    const std::function<ModelDesc(const ObjectCode&)>& describe = nullptr);
 StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target);
 
 // A relocatable with one 64-byte aligned read-only section and a hidden symbol at its start.

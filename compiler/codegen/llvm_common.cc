@@ -155,33 +155,6 @@ StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target) {
   return std::string(bytes.data(), bytes.size());
 }
 
-StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix,
-                                    const Target& target) {
-  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
-  ObjectCode r;
-  if (program.prepack.body) {
-    WHET_ASSIGN_OR_RETURN(r.prepack,
-                          EmitProgram(*h.module, program.prepack, prefix + "_pre", target));
-  }
-  WHET_ASSIGN_OR_RETURN(r.main, EmitProgram(*h.module, program.main, prefix, target));
-  WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
-  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target));
-  r.stats = *h.stats;
-  r.stats.code_bytes = static_cast<int64_t>(r.object.size());
-  return r;
-}
-
-StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix,
-                                 const Target& target) {
-  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
-  WHET_RETURN_IF_ERROR(EmitProgram(*h.module, program.main, prefix, target).status());
-  WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  h.module->print(os, nullptr);
-  return text;
-}
-
 namespace {
 
 // Builds the constant structs of whet_artifact.h. The field order here is the header's.
@@ -302,14 +275,52 @@ class ModelEmitter {
   llvm::PointerType* ptr_;
 };
 
-}  // namespace
-
-StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target) {
+Status CheckName(const ModelDesc& model) {
   for (char c : model.name) {
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_')
       return InvalidArgument("model name '{}' has a character other than letters, digits and '_'",
                              model.name);
   }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::string& prefix,
+                                    const Target& target,
+                                    const std::function<ModelDesc(const ObjectCode&)>& describe) {
+  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
+  ObjectCode r;
+  if (program.prepack.body) {
+    WHET_ASSIGN_OR_RETURN(r.prepack,
+                          EmitProgram(*h.module, program.prepack, prefix + "_pre", target));
+  }
+  WHET_ASSIGN_OR_RETURN(r.main, EmitProgram(*h.module, program.main, prefix, target));
+  if (describe) {
+    const ModelDesc model = describe(r);
+    WHET_RETURN_IF_ERROR(CheckName(model));
+    ModelEmitter(*h.module, model).Run(target);
+  }
+  WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
+  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target));
+  r.stats = *h.stats;
+  r.stats.code_bytes = static_cast<int64_t>(r.object.size());
+  return r;
+}
+
+StatusOr<std::string> GenerateIr(const loop::Lowered& program, const std::string& prefix,
+                                 const Target& target) {
+  WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule(prefix, target));
+  WHET_RETURN_IF_ERROR(EmitProgram(*h.module, program.main, prefix, target).status());
+  WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  h.module->print(os, nullptr);
+  return text;
+}
+
+StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target) {
+  WHET_RETURN_IF_ERROR(CheckName(model));
   WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule("model", target));
   ModelEmitter(*h.module, model).Run(target);
   return EmitObject(*h.module, target);

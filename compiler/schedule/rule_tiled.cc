@@ -12,9 +12,9 @@
 namespace whet::schedule {
 namespace {
 
-// Multiply-adds in all copies of the unrolled body: a few hundred compile in some 25 ms, and more
-// were never faster.
-constexpr int64_t kMaxBody = 768;
+// Multiply-adds in all copies of the unrolled body: some twenty compile in a millisecond, and more
+// than this were never faster.
+constexpr int64_t kMaxBody = 384;
 constexpr int kSpareRegisters = 1;  // one for a broadcast
 
 // Knob values by position, the same for the four rules.
@@ -117,7 +117,8 @@ Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) 
                         : v[kUnrollWindow] == 1 ? r.inner_window
                                                 : 1) *
                        v[kUnrollChannels];
-  const int64_t copies = r.window > 1 ? 3 : 1;  // left border, interior, right border
+  // Left border, interior, right border; or the interior and what is left of the rows.
+  const int64_t copies = r.window > 1 ? 3 : c.rows % v[kRows] ? 2 : 1;
   if (acc * taps * copies > kMaxBody) return Rejection::kCodeSize;
   // A tile that is mostly padding.
   if (v[kVectors] > 1 && (v[kVectors] - 1) * v[kLanes] >= c.vec) return Rejection::kTile;
