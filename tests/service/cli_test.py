@@ -198,6 +198,18 @@ class CliTest(CliCase):
         self.expect(2, ['avx9000'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=x86_64 -mattr=+avx9000')
         self.expect(2, ['arch'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=z80')
 
+    def test_two_compilations_to_one_output_leave_one_of_them_whole(self):
+        models = [self.path('relu.onnx', RELU), self.path('tanh.onnx', RELU.replace(b'Relu', b'Tanh'))]
+        alone = []
+        for i, model in enumerate(models):
+            self.assertEqual(self.run_whet('compile', model, '--name', 'm', '-o', '%d.so' % i).returncode, 0)
+            alone.append(read(self.path('%d.so' % i)))
+        self.assertNotEqual(alone[0], alone[1])
+        both = [self.start('whet', 'compile', model, '--name', 'm', '-o', 'same.so') for model in models]
+        self.assertEqual([p.wait() for p in both], [0, 0])
+        self.assertIn(read(self.path('same.so')), alone)
+        self.assertEqual(sorted(os.listdir(self.dir)), ['0.so', '1.so', 'relu.onnx', 'same.so', 'tanh.onnx'])
+
     # ---- logs ----
 
     def test_corrupt_and_foreign_logs(self):
