@@ -2,6 +2,7 @@
 // and run.
 #include <gtest/gtest.h>
 
+#include "compiler/loop/parse.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/unit/conv_program.h"
 #include "tests/unit/run_program.h"
@@ -52,6 +53,42 @@ TEST(CodegenTest, DirectConvolutionsWithTailsAndBordersAreRight) {
       ASSERT_TRUE(st.ok()) << st;
     }
     Check(initial, s.program(), "out");
+  }
+}
+
+// out[i] = what the lanes of one vector make of x and s, where only the first `on` lanes load.
+StatusOr<Program> LanesProgram(int on) {
+  return loop::Parse(fmt::format(R"(program lanes
+input x: f32 global[16]
+input s: f32 global[1]
+output out: f32 global[16]
+vectorized out.i in [0, 16)
+  block out(v_i:16 = out.i)
+    out[v_i] = select(v_i < {0}, x[v_i], 0f) + select(v_i < {0}, s[0], 0f) + select(v_i < {0}, x[v_i], 3f)
+)",
+                                 on));
+}
+
+TEST(CodegenTest, LanesThatAreOffAreNotLoaded) {
+  for (int on : {1, 2, 4, 8, 3, 12, 15, 16}) {
+    SCOPED_TRACE(on);
+    auto p = LanesProgram(on);
+    ASSERT_TRUE(p.ok()) << p.status();
+    Check(*p, *p, "out");
+  }
+}
+
+TEST(CodegenTest, AShorterVectorTakesThePlaceOfAMask) {
+  auto target = Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma,+avx512f,+avx512vl");
+  ASSERT_TRUE(target.ok()) << target.status();
+  for (int on : {8, 12}) {
+    auto p = LanesProgram(on);
+    ASSERT_TRUE(p.ok()) << p.status();
+    auto lowered = loop::Lower(*p);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    auto ir = GenerateIr(*lowered, "lanes", *target);
+    ASSERT_TRUE(ir.ok()) << ir.status();
+    EXPECT_EQ(ir->find("call <16 x float> @llvm.masked.load") == std::string::npos, on == 8) << *ir;
   }
 }
 
