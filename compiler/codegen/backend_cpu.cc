@@ -621,8 +621,29 @@ class PhaseEmitter {
   // y's NaN too.
   Value* EmitMinMax(bool max, Value* x, Value* y) {
     if (llvm::isa<llvm::Constant>(x)) std::swap(x, y);
-    Value* r = b_.CreateSelect(max ? b_.CreateFCmpUGT(x, y) : b_.CreateFCmpULT(x, y), x, y);
+    Value* r = NativeMinMax(max, y, x);
+    if (!r) r = b_.CreateSelect(max ? b_.CreateFCmpUGT(x, y) : b_.CreateFCmpULT(x, y), x, y);
     return llvm::isa<llvm::Constant>(y) ? r : b_.CreateSelect(b_.CreateFCmpUNO(y, y), y, r);
+  }
+
+  // select(x > y, x, y), the second operand where one is NaN, as one instruction; null where the
+  // target has none. LLVM does not find it in the select: the two may differ in the sign of a zero.
+  Value* NativeMinMax(bool max, Value* x, Value* y) {
+    if (target_.arch != "x86_64" || !x->getType()->getScalarType()->isFloatTy()) return nullptr;
+    const bool wide = lanes_ == 16 && target_.Has("avx512f");
+    llvm::Intrinsic::ID id = llvm::Intrinsic::not_intrinsic;
+    if (wide) {
+      id = max ? llvm::Intrinsic::x86_avx512_max_ps_512 : llvm::Intrinsic::x86_avx512_min_ps_512;
+    } else if (lanes_ == 8 && target_.Has("avx")) {
+      id = max ? llvm::Intrinsic::x86_avx_max_ps_256 : llvm::Intrinsic::x86_avx_min_ps_256;
+    } else if (lanes_ == 4) {
+      id = max ? llvm::Intrinsic::x86_sse_max_ps : llvm::Intrinsic::x86_sse_min_ps;
+    } else {
+      return nullptr;
+    }
+    llvm::SmallVector<Value*> args = {Widen(x), Widen(y)};
+    if (wide) args.push_back(b_.getInt32(4));  // the current rounding mode
+    return b_.CreateIntrinsic(id, {}, args);
   }
 
   Value* EmitLoad(const expr::ExprNode& e) {

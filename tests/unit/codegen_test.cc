@@ -2,6 +2,8 @@
 // and run.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "compiler/loop/parse.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/unit/conv_program.h"
@@ -89,6 +91,37 @@ TEST(CodegenTest, AShorterVectorTakesThePlaceOfAMask) {
     auto ir = GenerateIr(*lowered, "lanes", *target);
     ASSERT_TRUE(ir.ok()) << ir.status();
     EXPECT_EQ(ir->find("call <16 x float> @llvm.masked.load") == std::string::npos, on == 8) << *ir;
+  }
+}
+
+TEST(CodegenTest, MaxAndMinKeepNanFromEitherSide) {
+  for (int lanes : {2, 4, 8, 16}) {
+    auto p = loop::Parse(fmt::format(R"(program extremes
+input x: f32 global[48]
+input y: f32 global[48]
+output out: f32 global[48]
+for out.o in [0, {0})
+  vectorized out.i in [0, {1})
+    block out(v_i:48 = out.o * {1} + out.i)
+      out[v_i] = max(max(x[v_i], y[v_i]), -1f) + min(4f, min(x[v_i], y[v_i])) * 16f
+)",
+                                     48 / lanes, lanes));
+    ASSERT_TRUE(p.ok()) << p.status();
+    loop::Memory inputs = testing_support::IntegerInputs(*p);
+    std::vector<float> expected = testing_support::Interpreted(*p, "out");
+    for (size_t i = 0; i < 48; i += 5) {
+      inputs[i % 2 ? "x" : "y"][i] = NAN;
+      if (i % 3 == 0) inputs["x"][i] = inputs["y"][i] = NAN;
+      expected[i] = NAN;
+    }
+    for (const Target& t : TestTargets()) {
+      const std::vector<float> got = testing_support::Compiled(*p, t, inputs);
+      ASSERT_EQ(got.size(), expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_TRUE(std::isnan(expected[i]) ? std::isnan(got[i]) : got[i] == expected[i])
+            << got[i] << " for " << expected[i] << " at " << i << ", " << t.ToString();
+      }
+    }
   }
 }
 
