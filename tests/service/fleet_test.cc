@@ -344,6 +344,30 @@ TEST_F(Fleet, KilledWorkerIsReplacedAndTheJobGoesOn) {
   EXPECT_EQ(end.trials_done(), 15);
 }
 
+TEST_F(Fleet, StoppedWorkerDeliversWhatItRunsAndTheNextGoesOn) {
+  StartServer();
+  StartWorker();
+  const auto job = Submit(Spec(12, 3));
+  ASSERT_TRUE(job.ok()) << job.status();
+  std::vector<v1::TrialEvent> told;
+  bool stopped = false;
+  const v1::JobSnapshot end = Watch(job->job_id(), &told, [&] {
+    if (told.size() >= 4 && !stopped) {
+      stopped = true;
+      EXPECT_EQ(worker_->StopWith(SIGTERM), 0) << worker_->Log();
+      StartWorker();
+    }
+    return false;
+  });
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(end.state(), v1::JOB_DONE) << end.error();
+  EXPECT_EQ(end.trials_done(), 12);
+  for (const auto& [name, row] : Rows()) {
+    EXPECT_FALSE(db::IsRetried(row.failure)) << AnimalOf(row.trace) << ": " << row.message;
+    EXPECT_EQ(row.status, db::TrialStatus::kCounted) << AnimalOf(row.trace);
+  }
+}
+
 TEST_F(Fleet, CancelledJobKeepsItsRows) {
   StartServer();
   StartWorker();

@@ -1,0 +1,210 @@
+// What the core wants done: searches, builds, rows of the log.
+#include <spdlog/spdlog.h>
+
+#include "tuner/service/server_impl.h"
+
+namespace whet::tuner {
+namespace {
+
+constexpr int64_t kLogRetry = 500 * kMillisecond;
+
+}  // namespace
+
+std::shared_ptr<TunerServer::Impl::JobContext> TunerServer::Impl::ContextOf(
+    const std::string& job) {
+  auto& context = contexts_[job];
+  if (!context) context = std::make_shared<JobContext>();
+  return context;
+}
+
+void TunerServer::Impl::Do(PrepareTask& a) {
+  prepare_lane_.Post([this, a, context = ContextOf(a.job)] {
+    StatusOr<std::unique_ptr<Task>> task = spaces_->OpenTask(a.workload, a.target, a.key.threads);
+    StatusOr<PreparedTask> prepared =
+        task.ok() ? PrepareFromLog(**task, a, *reader_, spaces_->codegen_version())
+                  : StatusOr<PreparedTask>(task.status());
+    if (task.ok()) {
+      const std::lock_guard lock(context->mu);
+      context->tasks[a.task] = std::move(*task);
+      context->keys[a.task] = a.key;
+    }
+    Post([this, job = a.job, index = a.task, prepared = std::move(prepared)]() mutable {
+      Execute(core_->TaskPrepared(Now(), job, index, std::move(prepared)));
+    });
+  });
+}
+
+void TunerServer::Impl::Do(ComputeExpected& a) {
+  prepare_lane_.Post([this, a] {
+    StatusOr<std::string> bytes = references_->Expected(a.workload, a.seeds);
+    const uint64_t size = bytes.ok() ? bytes->size() : 0;
+    const std::string sha = bytes.ok() ? blobs_.Put(*std::move(bytes)) : "";
+    Post([this, job = a.job, index = a.task, status = bytes.status(), sha, size] {
+      Execute(core_->ExpectedReady(Now(), job, index, status, sha, size));
+      blobs_.Drop(sha);
+    });
+  });
+}
+
+void TunerServer::Impl::Do(StartSearch& a) {
+  search_lane_.Post([this, a, context = ContextOf(a.job)] {
+    std::vector<SearchTask> tasks;
+    Status status;
+    for (size_t i = 0; i < a.tasks.size() && status.ok(); ++i) {
+      SearchTask t;
+      t.index = a.tasks[i];
+      t.weight = a.weights[i];
+      db::RecordKey key;
+      {
+        const std::lock_guard lock(context->mu);
+        t.task = context->tasks[t.index];
+        key = context->keys[t.index];
+      }
+      auto log = ReadLogged(*t.task, key, *reader_, spaces_->codegen_version());
+      status = log.status();
+      if (log.ok()) t.log = *std::move(log);
+      tasks.push_back(std::move(t));
+    }
+    if (status.ok()) {
+      auto search = JobSearch::Create(a, std::move(tasks), spaces_->feature_count());
+      status = search.status();
+      if (search.ok()) context->search = *std::move(search);
+    }
+    Post([this, job = a.job, status] { Execute(core_->SearchStarted(Now(), job, status)); });
+  });
+}
+
+void TunerServer::Impl::Do(const AskSearch& a) {
+  search_lane_.Post([this, a, context = ContextOf(a.job)] {
+    std::vector<Proposal> proposals;
+    bool done = true;
+    if (context->search) {
+      proposals = context->search->Ask(a.n);
+      done = proposals.empty() && context->search->Done();
+    }
+    Post([this, job = a.job, proposals = std::move(proposals), done]() mutable {
+      Execute(core_->Proposed(Now(), job, std::move(proposals), done));
+    });
+  });
+}
+
+void TunerServer::Impl::Do(const TellSearch& a) {
+  search_lane_.Post([a, context = ContextOf(a.job)] {
+    if (!context->search) return;
+    if (const Status s = context->search->Tell(a); !s.ok())
+      spdlog::warn("event=search_not_told job={} error=\"{}\"", a.job, Message(s));
+  });
+}
+
+void TunerServer::Impl::Do(const EndSearch& a) {
+  search_lane_.Post([context = ContextOf(a.job)] { context->search.reset(); });
+}
+
+void TunerServer::Impl::Do(StartBuild& a) {
+  builders_->Build(std::move(a.request), [this, build = a.build](v1::BuildReply reply) {
+    BuiltObject object;
+    object.failure = reply.failure();
+    object.message = reply.message();
+    object.initial_program = reply.initial_program();
+    object.build_ns = reply.build_ns();
+    object.bytes = reply.object().size();
+    if (reply.failure() == v1::FAILURE_OK && object.bytes == 0)
+      object.failure = v1::FAILURE_BUILD_ERROR;
+    if (object.failure == v1::FAILURE_OK)
+      object.sha256 = blobs_.Put(std::move(*reply.mutable_object()));
+    Post([this, build, object] {
+      Execute(core_->Built(Now(), build, object));
+      blobs_.Drop(object.sha256);
+    });
+  });
+}
+
+void TunerServer::Impl::Do(const JobPrepared& a) {
+  const auto it = submits_.find(a.job);
+  if (it == submits_.end()) return;
+  for (auto& [reply, reactor] : it->second) {
+    reply->set_already_measured(a.already_measured);
+    reply->set_to_measure(a.to_measure);
+    reactor->Finish(grpc::Status::OK);
+  }
+  submits_.erase(it);
+}
+
+void TunerServer::Impl::Do(const JobEnded& a) {
+  spdlog::info("event=job_ended job={} state={}", a.job, v1::JobState_Name(a.state));
+  contexts_.erase(a.job);
+  if (const auto it = cancels_.find(a.job); it != cancels_.end()) {
+    for (auto& [reply, reactor] : it->second) {
+      reply->set_state(a.state);
+      reactor->Finish(grpc::Status::OK);
+    }
+    cancels_.erase(it);
+  }
+  if (const auto it = submits_.find(a.job); it != submits_.end()) {
+    for (auto& call : it->second) call.second->Finish(grpc::Status::OK);
+    submits_.erase(it);
+  }
+  CheckIdle();
+}
+
+void TunerServer::Impl::Do(const CloseWorker& a) {
+  if (!a.status.ok()) spdlog::warn("event=worker_stream_closed reason=\"{}\"", Message(a.status));
+  workers_.Close(a.session, rpc::ToGrpc(a.status));
+}
+
+void TunerServer::Impl::Do(SendTracker& a) {
+  if (tracker_stream_) tracker_stream_->Send(std::move(a.message));
+}
+
+void TunerServer::Impl::Do(AppendRow& a) {
+  const int64_t wall = RealClock().WallMs();
+  if (auto* trial = std::get_if<db::TrialRow>(&a.row)) trial->created_ms = wall;
+  if (auto* job = std::get_if<db::JobRow>(&a.row)) job->updated_ms = wall;
+  waiting_rows_.push_back(std::move(a));
+  if (waiting_rows_.size() == 1) AppendWaiting();
+}
+
+void TunerServer::Impl::AppendWaiting() {
+  while (!waiting_rows_.empty()) {
+    const AppendRow& row = waiting_rows_.front();
+    const Status queued =
+        log_->Append(row.row, [this, row](const StatusOr<db::AppendVerdict>& verdict) {
+          Post([this, row, verdict] { OnCommitted(row, verdict); });
+        });
+    if (queued.code() == absl::StatusCode::kResourceExhausted) {
+      if (!log_full_) spdlog::error("event=log_not_writable error=\"{}\"", Message(queued));
+      log_full_ = true;
+      log_retry_ns_ = Now() + kLogRetry;
+      return;
+    }
+    log_full_ = false;
+    const uint64_t ticket = row.ticket;
+    waiting_rows_.pop_front();
+    if (!queued.ok()) {
+      spdlog::error("event=row_refused error=\"{}\"", Message(queued));
+      Execute(core_->Committed(Now(), ticket, queued));
+    }
+  }
+}
+
+void TunerServer::Impl::OnCommitted(const AppendRow& row,
+                                    const StatusOr<db::AppendVerdict>& verdict) {
+  if (verdict.status().code() == absl::StatusCode::kResourceExhausted ||
+      verdict.status().code() == absl::StatusCode::kUnavailable) {
+    waiting_rows_.push_front(row);
+    log_retry_ns_ = Now() + kLogRetry;
+    return;
+  }
+  if (!verdict.ok()) spdlog::error("event=row_not_kept error=\"{}\"", Message(verdict.status()));
+  Execute(core_->Committed(
+      Now(), row.ticket,
+      verdict.ok() ? StatusOr<db::TrialStatus>(verdict->status) : verdict.status()));
+}
+
+void TunerServer::Impl::Do(const ResultRefused& a) {
+  spdlog::info("event=result_refused job={} task={} trial={} attempt={} reason=\"{}\"",
+               db::CleanText(a.ids.job_id(), 64), a.ids.task(), a.ids.trial(), a.ids.attempt(),
+               a.why);
+}
+
+}  // namespace whet::tuner
