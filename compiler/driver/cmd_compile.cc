@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "compiler/driver/interrupt.h"
 #include "compiler/driver/model_flags.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
@@ -41,6 +42,7 @@ class CompileVerb : public Verb {
 
  private:
   Status Go() {
+    WatchInterrupts();
     WHET_RETURN_IF_ERROR(model_.Resolve());
     if (output_.empty())
       return InvalidArgument("-o FILE is missing: where to write the shared library");

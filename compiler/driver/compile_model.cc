@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
+#include "compiler/driver/interrupt.h"
 #include "compiler/driver/prepare.h"
 #include "compiler/graph/evaluate.h"
 #include "compiler/support/nameless_file.h"
@@ -97,6 +99,19 @@ std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& o
   return j.dump();
 }
 
+// The builder's temporary files, removed however it ends.
+struct ScratchFolder {
+  ScratchFolder() {
+    std::string pattern = std::filesystem::temp_directory_path() / "whet-compile-XXXXXX";
+    if (mkdtemp(pattern.data())) path = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
 struct Descriptor {
   explicit Descriptor(int number) : fd(number) {}
   ~Descriptor() { close(fd); }
@@ -112,13 +127,25 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
     return Unavailable("cannot write {} bytes of a temporary file in '{}'; is the disk full?",
                        request.ByteSizeLong(), std::filesystem::temp_directory_path().string());
   }
+  const ScratchFolder scratch;
+  if (scratch.path.empty())
+    return Unavailable("cannot make a temporary folder in '{}'",
+                       std::filesystem::temp_directory_path().string());
   SpawnOptions spawn;
+  spawn.extra_env = {"TMPDIR=" + scratch.path};
   WHET_ASSIGN_OR_RETURN(spawn.program, FindProgram("whet-builder"));
   spawn.args = {"model", "/proc/self/fd/3", "/proc/self/fd/4"};
   spawn.fds = {{in.fd, 3}, {out.fd, 4}};
   spawn.stdout_to_stderr = true;
   WHET_ASSIGN_OR_RETURN(Subprocess child, Subprocess::Spawn(spawn));
-  const std::optional<int> status = child.Wait(INT64_MAX);
+  const std::string partial = fmt::format("{}.{}.partial", request.out_path(), child.pid());
+  std::optional<int> status;
+  while (!status && !Interrupted()) status = child.Wait(MonotonicNs() + 50 * kMillisecond);
+  if (Interrupted() && status != 0) {
+    child.Kill();
+    unlink(partial.c_str());
+    return Status(absl::StatusCode::kCancelled, "interrupted; nothing was written");
+  }
   v1::ModelBuildReply reply;
   if (!status || *status != 0 || !reply.ParseFromFileDescriptor(out.fd)) {
     return Internal("whet-builder gave no answer: it {}",

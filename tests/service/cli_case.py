@@ -65,6 +65,18 @@ def ints(name, values):
     return field(1, name) + b''.join(field(8, v) for v in values) + field(20, 7)
 
 
+def conv_chain(length):
+    """Convolutions, each of another width: some work for a compiler."""
+    nodes, weights, name, width = [], b'', 'x', 8
+    for i in range(length):
+        nodes.append(node('Conv', [name, 'w%d' % i], ['c%d' % i], 'conv%d' % i) + field(5, ints('kernel_shape', [1, 1])))
+        weights += field(5, initializer('w%d' % i, [width + 1, width, 1, 1], [0.01] * (width * (width + 1))))
+        name, width = 'c%d' % i, width + 1
+    graph = b''.join(field(1, n) for n in nodes) + field(2, 'g') + weights
+    graph += field(11, value_info('x', [1, 8, 8, 8])) + field(12, value_info(name, [1, width, 8, 8]))
+    return field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, 13))
+
+
 def conv_model():
     """A convolution, a rectifier and a global mean: few tasks, each with something to choose."""
     channels, size = 16, 24

@@ -15,7 +15,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, npy, read
+from cli_case import ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, conv_chain, npy, read
 
 
 class CliTest(CliCase):
@@ -209,6 +209,16 @@ class CliTest(CliCase):
         self.assertEqual([p.wait() for p in both], [0, 0])
         self.assertIn(read(self.path('same.so')), alone)
         self.assertEqual(sorted(os.listdir(self.dir)), ['0.so', '1.so', 'relu.onnx', 'same.so', 'tanh.onnx'])
+
+    def test_an_interrupted_compilation_leaves_nothing_behind(self):
+        os.mkdir(self.path('tmp'))
+        self.env['TMPDIR'] = self.path('tmp')
+        compile_ = self.start('whet', 'compile', self.path('chain.onnx', conv_chain(60)), '-o', 'chain.so')
+        self.wait_until(lambda: any(files for _, _, files in os.walk(self.path('tmp'))))
+        self.assertEqual(compile_.stop(signal.SIGTERM), 130, compile_.errors())
+        self.assertIn('interrupted', compile_.errors())
+        self.assertEqual(os.listdir(self.path('tmp')), [])
+        self.assertEqual(sorted(os.listdir(self.dir)), ['chain.onnx', 'tmp'])
 
     # ---- logs ----
 
