@@ -1,7 +1,7 @@
 // Who may call what: every handler gets a Principal, and a table of method and role denies whatever
 // it does not name. A test compares the table with the services' descriptors, so that a new method
 // is closed until somebody opens it. Until TLS gives peers an identity, whoever reaches a loopback
-// port or a local socket is an administrator.
+// port or a local socket is an administrator. Functions are safe from any thread.
 #pragma once
 #include <grpcpp/grpcpp.h>
 

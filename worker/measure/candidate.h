@@ -1,7 +1,7 @@
 // The candidate's side of a measurement; runs in the sandboxed child. Loads the library, runs it on
 // guarded memory for each seed (whole, and split in another order: iterations of a phase must be
 // independent), waits for the zygote's verdict, times it with the runtime's own executor, and runs
-// it once more for a last check.
+// it once more for a last check. Single-threaded but for the runtime's own team.
 #pragma once
 #include <cstdint>
 #include <string>
