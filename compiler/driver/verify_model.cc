@@ -133,8 +133,12 @@ Status CompareLayers(const PreparedModel& m, const Model& model, const Buffers& 
 
 }  // namespace
 
-StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& options) {
+StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
+  VerifyOptions options = given;
   WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadArtifact(options.artifact));
+  // The artifact knows the shapes it was compiled for.
+  for (const whet_tensor& t : model->inputs())
+    options.shapes.try_emplace(t.name, t.shape, t.shape + t.rank);
   WHET_ASSIGN_OR_RETURN(const graph::Graph g, ImportModel(options));
   if (g.inputs.size() != model->inputs().size() || g.outputs.size() != model->outputs().size()) {
     return InvalidArgument("'{}' has {} inputs and {} outputs, '{}' {} and {}: not the same model",

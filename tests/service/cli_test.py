@@ -188,6 +188,7 @@ class CliTest(CliCase):
         self.assertEqual(j['outputs'], [{'name': 'y', 'dtype': 'f32', 'shape': [1, 8]}])
         self.assertEqual([(t['name'], t['count'], t['source']) for t in j['tasks']], [('relu1', 1, 'default')])
         self.assertEqual(self.run_whet('compile', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8', '-o', 'sym.so').returncode, 0)
+        self.assertEqual(self.run_whet('verify', 'sym.so', 'sym.onnx', '--layers').returncode, 0)  # shapes: the artifact's
         self.assertEqual(json.loads(self.run_whet('inspect', 'sym.so', '--json', '-').stdout)['inputs'][0]['shape'], [3, 8])
         os.mkdir(self.path('tmp'))
         self.assertEqual(self.run_whet('compile', relu, '-o', 'relu.so', env={'TMPDIR': self.path('tmp')}).returncode, 0)

@@ -22,8 +22,12 @@ int64_t ServiceCore::Measured(const Job& job) const {
   return n;
 }
 
+// A ratio of pairs is surer than a median, but it is worth what the default's own time is: measured
+// in a slow moment, that one would send finalists behind candidates that are slower.
 double ServiceCore::Estimate(const TaskState& task, const Contender& c) {
-  return c.ratio > 0 && task.default_ns > 0 ? c.ratio * task.default_ns : c.median_ns;
+  if (c.ratio <= 0 || task.default_ns <= 0) return c.median_ns;
+  const double paired = c.ratio * task.default_ns;
+  return c.median_ns > 0 ? std::min(paired, c.median_ns) : paired;
 }
 
 // Indices of the task's contenders that want a final: until the one in front has had its own. (A

@@ -121,8 +121,13 @@ StatusOr<JobTarget> ChooseTarget(const v1::JobSpec& spec, const v1::ListDevicesR
     by_features.emplace(d.device().feature_set(), &d);
   if (by_features.empty()) {
     std::vector<std::string> known(devices.known_keys().begin(), devices.known_keys().end());
-    return NotFound("no device has the key '{}'; the keys are: {}", spec.key().substr(0, 64),
-                    known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+    const std::string key = spec.key().substr(0, 64);
+    if (known.empty())
+      return NotFound(
+          "no device has the key '{}': no worker has registered yet; start one with `rpc-worker "
+          "--key {} --tracker ADDRESS`",
+          key, key);
+    return NotFound("no device has the key '{}'; the keys are: {}", key, fmt::join(known, ", "));
   }
   if (by_features.size() > 1) {
     std::string list;
