@@ -294,6 +294,12 @@ StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::str
   if (program.prepack.body) {
     WHET_ASSIGN_OR_RETURN(r.prepack,
                           EmitProgram(*h.module, program.prepack, prefix + "_pre", target));
+    // It runs once per model, when that is compiled: not worth an optimizer's time per candidate.
+    for (llvm::Function& f : *h.module) {
+      if (f.isDeclaration()) continue;
+      f.addFnAttr(llvm::Attribute::OptimizeNone);
+      f.addFnAttr(llvm::Attribute::NoInline);
+    }
   }
   WHET_ASSIGN_OR_RETURN(r.main, EmitProgram(*h.module, program.main, prefix, target));
   if (describe) {

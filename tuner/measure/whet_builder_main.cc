@@ -144,10 +144,29 @@ int ModelMain(const char* path, const char* reply_path) {
   return reply.SerializeToOstream(&out) && out.flush() ? 0 : 1;
 }
 
+// A convolution with packed weights, borders, a tail of channels and an epilogue: what it makes the
+// code generator set up, every child has at hand.
+constexpr char kWarmUpWorkload[] =
+    "whet-workload 1\n"
+    "input f32[1,24,8,8]<(a, b, c, d) -> (a, c, d, b)>\n"
+    "input const f32[24,24,3,3]\n"
+    "input const f32[24]\n"
+    "op Conv.1(0, 1, 2) {dilations=[1,1], group=1, pads=[1,1,1,1], strides=[1,1]}\n"
+    "op Relu.1(3)\n"
+    "output 4 f32[1,24,8,8]<(a, b, c, d) -> (a, c, d, b)>\n";
+
+// Children inherit loaded targets, touched pages and filled tables; a first build that fails would
+// fail for every candidate. Nothing is linked here: lld may leave state behind.
+Status WarmUp() {
+  const Target target = Target::Host();
+  WHET_RETURN_IF_ERROR(codegen::WarmUp(target));
+  WHET_ASSIGN_OR_RETURN(const task::WorkloadProgram w, task::OpenWorkload(kWarmUpWorkload));
+  WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, ScheduleOf(w.program, "", target));
+  return codegen::BuildCandidate(s.program(), "", target).status();
+}
+
 int ZygoteMain() {
-  // Children inherit loaded targets and touched pages; a first build that fails would fail for
-  // every candidate.
-  if (Status st = codegen::WarmUp(Target::Host()); !st.ok()) {
+  if (Status st = WarmUp(); !st.ok()) {
     std::fprintf(stderr, "whet-builder: %s\n", Message(st).c_str());
     return 1;
   }

@@ -46,6 +46,8 @@ Status BuilderPool::Spawn(Zygote* z, v1::BuilderHello* hello) const {
   SpawnOptions options;
   options.program = program_;
   options.fds = {{fds.second, kBuilderFd}};
+  // Else every child would look up the same symbols of LLVM again.
+  options.extra_env = {"LD_BIND_NOW=1"};
   options.stdout_to_stderr = true;
   StatusOr<Subprocess> process = Subprocess::Spawn(options);
   close(fds.second);
