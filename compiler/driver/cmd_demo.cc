@@ -248,7 +248,7 @@ class DemoVerb : public Verb {
   }
 
   std::string model_, picture_, out_ = "whet-demo", time_ = "150s", state_dir_, json_;
-  int64_t trials_ = 800, threads_ = 1;
+  int64_t trials_ = 2000, threads_ = 1;
   double seconds_ = 0;
   bool any_picture_ = false;
 };

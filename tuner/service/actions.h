@@ -1,6 +1,7 @@
 // What the service core wants done: values that its methods return. The adapter carries them out in
 // order and feeds back what the comment behind each names. Values only; they own what they hold.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -19,6 +20,13 @@
 namespace whet::tuner {
 
 // What preparing a task gives.
+// A ratio of pairs is surer than a median, but it is worth what the default's own time is: measured
+// in a slow moment, that one would send finalists behind candidates that are slower. `ratio` 0: not
+// paired; `default_ns` 0: not known.
+inline double EstimateNs(double median_ns, double ratio, double default_ns) {
+  if (ratio <= 0 || default_ns <= 0) return median_ns;
+  return median_ns > 0 ? std::min(ratio * default_ns, median_ns) : ratio * default_ns;
+}
 struct LoggedTrace {  // a valid, counted trial of this machine in the log
   std::string trace;
   double median_ns = 0;
@@ -38,6 +46,7 @@ struct PreparedTask {
   int64_t tried = 0;                      // distinct traces
   int64_t next_trial = 1;
   double default_ns = 0;          // 0: the default was not measured yet
+  int64_t finals = 0;             // traces that had theirs
   std::vector<LoggedTrace> best;  // fastest first, a few
 };
 

@@ -22,20 +22,18 @@ int64_t ServiceCore::Measured(const Job& job) const {
   return n;
 }
 
-// A ratio of pairs is surer than a median, but it is worth what the default's own time is: measured
-// in a slow moment, that one would send finalists behind candidates that are slower.
 double ServiceCore::Estimate(const TaskState& task, const Contender& c) {
-  if (c.ratio <= 0 || task.default_ns <= 0) return c.median_ns;
-  const double paired = c.ratio * task.default_ns;
-  return c.median_ns > 0 ? std::min(paired, c.median_ns) : paired;
+  return EstimateNs(c.median_ns, c.ratio, task.default_ns);
 }
 
 // Indices of the task's contenders that want a final: until the one in front has had its own. (A
 // final can take its subject out of the lead; then the next ones are heard. Each is heard once, and
-// a later job finds it in the log.)
+// a later job finds it in the log: one that measured nothing new leaves the verdict as it was.)
 std::vector<size_t> ServiceCore::FinalsOf(const Job& job, const TaskState& task) const {
   std::vector<size_t> r;
   if (task.best.empty() || task.best.front().final) return r;
+  const bool news = task.measured > task.prepared.tried;
+  if (task.prepared.finals > 0 && !news) return r;
   const auto wanted = static_cast<size_t>(
       job.spec.finals() > 0 ? static_cast<int>(std::min<uint32_t>(job.spec.finals(), 16))
                             : config_.finals_per_task);

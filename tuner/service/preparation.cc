@@ -59,10 +59,12 @@ StatusOr<PreparedTask> PrepareFromLog(const Task& task, const PrepareTask& reque
   };
   WHET_RETURN_IF_ERROR(log.ForEachTrial(&request.key, visit).status());
   for (auto& [fingerprint, t] : valid) {
-    if (!failed.contains(fingerprint)) p.best.push_back(std::move(t));
+    if (failed.contains(fingerprint)) continue;
+    p.finals += t.final;
+    p.best.push_back(std::move(t));
   }
   const auto estimate = [&](const LoggedTrace& t) {
-    return t.ratio > 0 && p.default_ns > 0 ? t.ratio * p.default_ns : t.median_ns;
+    return EstimateNs(t.median_ns, t.ratio, p.default_ns);
   };
   std::stable_sort(p.best.begin(), p.best.end(), [&](const LoggedTrace& a, const LoggedTrace& b) {
     return estimate(a) < estimate(b);
