@@ -1,4 +1,6 @@
 # Compiler flags, ccache, linker and sanitizers.
+option(WHET_UNITY "compile the sources of a library several at a time: a clean build takes half as long, a rebuild after \
+one edit longer" ON)
 option(WHET_WERROR "treat warnings as errors" ON)
 set(WHET_SANITIZE "" CACHE STRING "sanitizers for every target, e.g. address,undefined")
 option(WHET_LIBFUZZER "link fuzz targets with libFuzzer and instrument everything for it (clang only)" OFF)

@@ -1,8 +1,13 @@
-# whet_library(NAME [SOURCES f...] [DEPS t...] [PRIVATE_DEPS t...])
-#   one static library per folder, called whet_<folder>_<sub-folder>; headers are included from the repository root
+# whet_library(NAME [SEPARATE] [SOURCES f...] [DEPS t...] [PRIVATE_DEPS t...])
+#   one static library per folder, called whet_<folder>_<sub-folder>; headers are included from the repository root.
+#   Its sources are compiled several at a time (WHET_UNITY), so what they keep to themselves needs names that differ;
+#   SEPARATE: one by one, for sources that are heavy each or not ours
 function(whet_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  if(WHET_UNITY AND NOT ARG_SEPARATE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
@@ -16,6 +21,9 @@ add_custom_target(sanitized)
 function(whet_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  if(WHET_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
   add_dependencies(programs ${name})

@@ -12,7 +12,7 @@
 namespace whet::driver {
 namespace {
 
-using Clock = std::chrono::system_clock;  // what gRPC's deadlines take
+using SystemClock = std::chrono::system_clock;  // what gRPC's deadlines take
 constexpr auto kConnectLimit = std::chrono::seconds(4);
 constexpr auto kCallLimit = std::chrono::seconds(30);
 constexpr auto kRetry = std::chrono::milliseconds(200);
@@ -38,7 +38,7 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
-  if (!channel->WaitForConnected(Clock::now() + kConnectLimit)) {
+  if (!channel->WaitForConnected(SystemClock::now() + kConnectLimit)) {
     return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address,
                        kConnectLimit.count(), how);
   }
@@ -58,7 +58,7 @@ Status FromGrpc(const grpc::Status& s, const char* what, const std::string& addr
                 s.error_message());  // the codes are the same numbers
 }
 
-void Limit(grpc::ClientContext& context) { context.set_deadline(Clock::now() + kCallLimit); }
+void Limit(grpc::ClientContext& context) { context.set_deadline(SystemClock::now() + kCallLimit); }
 
 }  // namespace
 

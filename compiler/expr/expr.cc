@@ -65,12 +65,6 @@ namespace {
 // Integers wrap: a constant from a peer's trace must not be undefined behaviour here.
 int64_t Wrap(uint64_t v) { return static_cast<int64_t>(v); }
 
-int64_t FloorDivInt(int64_t a, int64_t b) {
-  if (b == -1) return Wrap(0 - static_cast<uint64_t>(a));
-  const int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-
 ExprNode* NewNode(Kind kind, DType dtype) {
   auto* n = new ExprNode;
   n->kind = kind;
@@ -140,6 +134,12 @@ Expr FoldIdentity(BinaryOp op, const Expr& a, const Expr& b) {
 }
 
 }  // namespace
+
+int64_t FloorDivInt(int64_t a, int64_t b) {
+  if (b == -1) return Wrap(0 - static_cast<uint64_t>(a));
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
 
 Expr Int(int64_t v, DType t) {
   auto* n = NewNode(Kind::kInt, t);

@@ -145,6 +145,8 @@ inline Expr And(const Expr& a, const Expr& b) { return Binary(BinaryOp::kAnd, a,
 inline Expr Or(const Expr& a, const Expr& b) { return Binary(BinaryOp::kOr, a, b); }
 
 bool IsInt(const Expr& e, int64_t v);
+// Towards minus infinity, as // in expressions; wraps where -1 divides the least integer.
+int64_t FloorDivInt(int64_t a, int64_t b);
 bool IsTrue(const Expr& e);  // the constant true (a null predicate counts as true)
 bool IsFalse(const Expr& e);
 

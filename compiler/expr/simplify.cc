@@ -7,12 +7,6 @@
 namespace whet::expr {
 namespace {
 
-int64_t FloorDivInt(int64_t a, int64_t b) {
-  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
-  const int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-
 bool IsIndexType(DType t) { return t == DType::kI64 || t == DType::kI32; }
 
 Interval Corners(Interval a, Interval b, int64_t (*f)(int64_t, int64_t)) {

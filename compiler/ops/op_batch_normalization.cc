@@ -23,7 +23,7 @@ Status ImportBatchNorm(ImportContext& c) {
   return c.Finish("BatchNormalization", c.inputs, {{"epsilon", epsilon}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferBatchNormalization(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
   if (v.in[0]->rank() < 2) return InvalidArgument("input {} has no channels", v.in[0]->ToString());
   for (int i = 1; i < 5; ++i) {
@@ -35,7 +35,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> TeBatchNormalization(const OpView& v, const std::vector<Buffer>& in,
+                                                   te::Builder& b) {
   const DType t = v.out[0]->dtype;
   return std::vector<Buffer>{
       b.Compute("batch_norm", t, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
@@ -46,7 +47,7 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
       })};
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceBatchNormalization(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const int64_t channels = x.shape[1], area = Product(x.shape, 2);
@@ -80,9 +81,9 @@ const OpRecord& OpBatchNormalization() {
     r.attrs = {{"epsilon", AttrType::kFloat, AttrValue(1e-5)}};
     r.note = "inference only";
     r.import = ImportBatchNorm;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferBatchNormalization;
+    r.te = TeBatchNormalization;
+    r.reference = ReferenceBatchNormalization;
     r.flops = [](const OpView& v) { return 2 * v.out[0]->num_elements(); };
     r.range = [](const OpView&, int input) {
       return input == 4 ? graph::InputRange{0.5, 1.5} : graph::InputRange{};

@@ -24,7 +24,7 @@ Status ImportCast(ImportContext& c) {
   return c.Finish("Cast", {c.inputs[0]}, {{"to", to}});
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceCast(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const bool to_float = IsFloat(y.dtype), from_float = IsFloat(x.dtype);
@@ -78,7 +78,7 @@ const OpRecord& OpCast() {
           "cast", To(v), AxesOf(v.out[0]->shape),
           [&](const std::vector<Expr>& i) { return CastTe(To(v), expr::Load(in[0], i)); })};
     };
-    r.reference = Reference;
+    r.reference = ReferenceCast;
     r.is_identity = [](const OpView& v) { return v.in[0]->dtype == To(v); };
     return r;
   }();

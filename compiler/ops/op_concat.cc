@@ -11,7 +11,7 @@ Status ImportConcat(ImportContext& c) {
   return c.Finish("Concat", c.inputs, {{"axis", axis}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferConcat(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
   const int64_t axis = v.attrs->Int("axis");
   if (axis < 0 || axis >= v.in[0]->rank())
@@ -34,7 +34,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 
 // Each input is loaded under its own complete condition: a load must be guarded even where the
 // other side of a condition is evaluated for all lanes of a vector.
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> TeConcat(const OpView& v, const std::vector<Buffer>& in,
+                                       te::Builder& b) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const DType t = v.out[0]->dtype;
   return std::vector<Buffer>{
@@ -57,7 +58,7 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
       })};
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceConcat(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const int64_t outer = Product(y.shape, 0, axis), row = Product(y.shape, axis);
@@ -88,9 +89,9 @@ const OpRecord& OpConcat() {
     r.input_names = {"x"};
     r.attrs = {{"axis", AttrType::kInt, std::nullopt}};
     r.import = ImportConcat;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferConcat;
+    r.te = TeConcat;
+    r.reference = ReferenceConcat;
     r.is_identity = [](const OpView& v) { return v.in.size() == 1; };
     return r;
   }();

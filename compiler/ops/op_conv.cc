@@ -32,7 +32,7 @@ struct ConvShape {
   bool depthwise() const { return group > 1 && group == ic && group == oc; }
 };
 
-StatusOr<ConvShape> ShapeOf(const OpView& v) {
+StatusOr<ConvShape> ShapeOfConv(const OpView& v) {
   const Shape &x = v.in[0]->shape, &w = v.in[1]->shape;
   if (x.size() != 4 || w.size() != 4)
     return InvalidArgument("input {} and weights {} must have rank 4", ShapeText(x), ShapeText(w));
@@ -54,9 +54,9 @@ StatusOr<ConvShape> ShapeOf(const OpView& v) {
   return s;
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferConv(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
-  WHET_ASSIGN_OR_RETURN(ConvShape s, ShapeOf(v));
+  WHET_ASSIGN_OR_RETURN(ConvShape s, ShapeOfConv(v));
   if (v.in.size() > 2 && v.in[2] != nullptr && v.in[2]->shape != Shape{s.oc}) {
     return InvalidArgument("bias {} for {} output channels", ShapeText(v.in[2]->shape), s.oc);
   }
@@ -66,8 +66,9 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 
 // Stages: "pad" where the input is padded; "conv" or "dwconv"; "bias" of its own, so that schedules
 // treat it as an epilogue.
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
-  WHET_ASSIGN_OR_RETURN(const ConvShape s, ShapeOf(v));
+StatusOr<std::vector<Buffer>> TeConv(const OpView& v, const std::vector<Buffer>& in,
+                                     te::Builder& b) {
+  WHET_ASSIGN_OR_RETURN(const ConvShape s, ShapeOfConv(v));
   const Window& win = s.w;
   const DType t = v.out[0]->dtype;
   const Buffer x =
@@ -148,8 +149,8 @@ void ConvAdd(const ConvShape& s, const double* x, const double* w, double* out) 
   }
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
-  WHET_ASSIGN_OR_RETURN(const ConvShape s, ShapeOf(v));
+Status ReferenceConv(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  WHET_ASSIGN_OR_RETURN(const ConvShape s, ShapeOfConv(v));
   RefTensor& y = out[0];
   const auto terms = static_cast<double>(s.icg * s.w.kernel[0] * s.w.kernel[1]);
   Bilinear(*in[0], *in[1], terms, y, want_err,
@@ -187,9 +188,9 @@ const OpRecord& OpConv() {
                {"pads", AttrType::kInts, AttrValue(Shape{0, 0, 0, 0})}};
     r.note = "one or two spatial axes";
     r.import = ImportConv;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferConv;
+    r.te = TeConv;
+    r.reference = ReferenceConv;
     r.flops = [](const OpView& v) {
       const Shape& w = v.in[1]->shape;
       const int64_t per = 2 * w[1] * w[2] * w[3] + (v.in.size() > 2 ? 1 : 0);

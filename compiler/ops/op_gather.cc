@@ -47,7 +47,7 @@ Status ImportGather(ImportContext& c) {
   return c.Finish("Gather", c.inputs, {{"axis", axis}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferGather(const OpView& v, std::vector<TensorType>* out) {
   const int64_t axis = v.attrs->Int("axis");
   const Shape& in = v.in[0]->shape;
   if (axis < 0 || axis >= v.in[0]->rank())
@@ -64,7 +64,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 }
 
 // An index outside of the dimension is clamped: data must never make a kernel read out of bounds.
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> TeGather(const OpView& v, const std::vector<Buffer>& in,
+                                       te::Builder& b) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const size_t index_rank = in[1]->shape.size();
   const int64_t extent = in[0]->shape[axis];
@@ -82,7 +83,7 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
       })};
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceGather(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor &x = *in[0], &index = *in[1];
   const int64_t outer = Product(x.shape, 0, axis), inner = Product(x.shape, axis + 1),
@@ -114,9 +115,9 @@ const OpRecord& OpGather() {
     r.input_names = {"x", "indices"};
     r.attrs = {{"axis", AttrType::kInt, AttrValue(int64_t{0})}};
     r.import = ImportGather;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferGather;
+    r.te = TeGather;
+    r.reference = ReferenceGather;
     r.flops = [](const OpView&) { return int64_t{0}; };
     r.range = [](const OpView& v, int input) {
       if (input == 0) return graph::InputRange{};

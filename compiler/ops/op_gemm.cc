@@ -29,7 +29,7 @@ struct GemmShape {
   bool ta, tb;
 };
 
-StatusOr<GemmShape> ShapeOf(const OpView& v) {
+StatusOr<GemmShape> ShapeOfGemm(const OpView& v) {
   const Shape &a = v.in[0]->shape, &b = v.in[1]->shape;
   if (a.size() != 2 || b.size() != 2)
     return InvalidArgument("operands {} and {} must have two dimensions", ShapeText(a),
@@ -43,9 +43,9 @@ StatusOr<GemmShape> ShapeOf(const OpView& v) {
   return s;
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferGemm(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
-  WHET_ASSIGN_OR_RETURN(GemmShape s, ShapeOf(v));
+  WHET_ASSIGN_OR_RETURN(GemmShape s, ShapeOfGemm(v));
   const Shape shape = {s.m, s.n};
   if (v.in.size() > 2) {
     WHET_ASSIGN_OR_RETURN(Shape both, Broadcast(v.in[2]->shape, shape));
@@ -58,8 +58,9 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 }
 
 // Stages: "matmul", then "scale" and "bias" where there is something to do.
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
-  WHET_ASSIGN_OR_RETURN(const GemmShape s, ShapeOf(v));
+StatusOr<std::vector<Buffer>> TeGemm(const OpView& v, const std::vector<Buffer>& in,
+                                     te::Builder& b) {
+  WHET_ASSIGN_OR_RETURN(const GemmShape s, ShapeOfGemm(v));
   const DType t = v.out[0]->dtype;
   const te::AxisSpec axes = {{"m", s.m}, {"n", s.n}};
   auto at = [](const Buffer& x, bool transposed, const Expr& row, const Expr& column) {
@@ -88,8 +89,8 @@ RefTensor Transposed(const RefTensor& x) {
   return y;
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
-  WHET_ASSIGN_OR_RETURN(const GemmShape s, ShapeOf(v));
+Status ReferenceGemm(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  WHET_ASSIGN_OR_RETURN(const GemmShape s, ShapeOfGemm(v));
   RefTensor& y = out[0];
   const RefTensor a = s.ta ? Transposed(*in[0]) : *in[0], b = s.tb ? Transposed(*in[1]) : *in[1];
   const auto terms = static_cast<double>(s.k);
@@ -128,9 +129,9 @@ const OpRecord& OpGemm() {
                {"alpha", AttrType::kFloat, AttrValue(1.0)},
                {"beta", AttrType::kFloat, AttrValue(1.0)}};
     r.import = ImportGemm;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferGemm;
+    r.te = TeGemm;
+    r.reference = ReferenceGemm;
     r.flops = [](const OpView& v) {
       const int64_t k = v.in[0]->shape[v.attrs->Int("transA") != 0 ? 0 : 1];
       return v.out[0]->num_elements() * (2 * k + (v.in.size() > 2 ? 1 : 0));

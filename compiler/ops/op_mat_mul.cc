@@ -28,7 +28,7 @@ Status ImportMatMul(ImportContext& c) {
 
 Shape Batch(const Shape& s) { return Shape(s.begin(), s.end() - 2); }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferMatMul(const OpView& v, std::vector<TensorType>* out) {
   WHET_RETURN_IF_ERROR(SameTypes(v));
   const Shape &a = v.in[0]->shape, &b = v.in[1]->shape;
   if (a.size() < 2 || b.size() < 2)
@@ -43,7 +43,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> TeMatMul(const OpView& v, const std::vector<Buffer>& in,
+                                       te::Builder& b) {
   const Shape& out = v.out[0]->shape;
   te::AxisSpec axes;
   for (size_t d = 0; d + 2 < out.size(); ++d) axes.emplace_back("b" + std::to_string(d), out[d]);
@@ -65,7 +66,7 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
                })};
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceMatMul(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const Shape& y = out[0].shape;
   const int64_t m = y[y.size() - 2], n = y.back(), k = in[0]->shape.back();
   const Shape batch = Batch(y);
@@ -99,9 +100,9 @@ const OpRecord& OpMatMul() {
     r.input_names = {"a", "b"};
     r.types = {DType::kF32, DType::kF64, DType::kI32, DType::kI64};
     r.import = ImportMatMul;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferMatMul;
+    r.te = TeMatMul;
+    r.reference = ReferenceMatMul;
     r.flops = [](const OpView& v) { return 2 * v.out[0]->num_elements() * v.in[0]->shape.back(); };
     r.range = [](const OpView& v, int input) {
       if (!IsFloat(v.in[0]->dtype)) return graph::InputRange{-8, 8};

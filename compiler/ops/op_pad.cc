@@ -57,7 +57,7 @@ Status ImportPad(ImportContext& c) {
   return c.Finish("Pad", {x}, {{"pads", pads}, {"value", value}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferPad(const OpView& v, std::vector<TensorType>* out) {
   const std::vector<int64_t>& pads = v.attrs->Ints("pads");
   Shape shape = v.in[0]->shape;
   const size_t rank = shape.size();
@@ -74,7 +74,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> TePad(const OpView& v, const std::vector<Buffer>& in,
+                                    te::Builder& b) {
   const std::vector<int64_t>& pads = v.attrs->Ints("pads");
   const Shape &from = in[0]->shape, &to = v.out[0]->shape;
   const DType t = v.out[0]->dtype;
@@ -92,7 +93,7 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
   })};
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferencePad(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const std::vector<int64_t>& pads = v.attrs->Ints("pads");
   RefTensor& y = out[0];
   const Shape strides = Strides(y.shape);
@@ -122,9 +123,9 @@ const OpRecord& OpPad() {
                {"value", AttrType::kFloat, AttrValue(0.0)}};
     r.note = "constant mode";
     r.import = ImportPad;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferPad;
+    r.te = TePad;
+    r.reference = ReferencePad;
     r.is_identity = [](const OpView& v) {
       const std::vector<int64_t>& pads = v.attrs->Ints("pads");
       return std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; });

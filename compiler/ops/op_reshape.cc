@@ -41,7 +41,7 @@ Status ImportReshape(ImportContext& c) {
   return c.Finish("Reshape", {c.inputs[0]}, {{"shape", shape}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferReshape(const OpView& v, std::vector<TensorType>* out) {
   const Shape& shape = v.attrs->Ints("shape");
   WHET_RETURN_IF_ERROR(graph::CheckShape(v.in[0]->dtype, shape));
   if (Product(shape) != v.in[0]->num_elements()) {
@@ -97,7 +97,7 @@ const OpRecord& OpReshape() {
     r.attrs = {{"shape", AttrType::kInts, std::nullopt}};
     r.note = "the shape known at compile time";
     r.import = ImportReshape;
-    r.infer = Infer;
+    r.infer = InferReshape;
     r.te = [](const OpView& v, const std::vector<Buffer>& in,
               te::Builder& b) -> StatusOr<std::vector<Buffer>> {
       const Shape& out = v.out[0]->shape;

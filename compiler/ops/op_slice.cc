@@ -69,7 +69,7 @@ Status ImportSlice(ImportContext& c) {
   return c.Finish("Slice", {c.inputs[0]}, {{"starts", first}, {"steps", stride}, {"sizes", sizes}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferSlice(const OpView& v, std::vector<TensorType>* out) {
   const Shape &in = v.in[0]->shape, &starts = v.attrs->Ints("starts"),
               &steps = v.attrs->Ints("steps"), &sizes = v.attrs->Ints("sizes");
   if (starts.size() != in.size() || steps.size() != in.size() || sizes.size() != in.size()) {
@@ -103,7 +103,7 @@ const OpRecord& OpSlice() {
                {"sizes", AttrType::kInts, std::nullopt}};
     r.note = "bounds known at compile time";
     r.import = ImportSlice;
-    r.infer = Infer;
+    r.infer = InferSlice;
     r.te = [](const OpView& v, const std::vector<Buffer>& in,
               te::Builder& b) -> StatusOr<std::vector<Buffer>> {
       const Shape &starts = v.attrs->Ints("starts"), &steps = v.attrs->Ints("steps");

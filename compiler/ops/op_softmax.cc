@@ -23,7 +23,7 @@ Status ImportSoftmax(ImportContext& c) {
   return c.Finish("Reshape", {v}, {{"shape", x}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferSoftmax(const OpView& v, std::vector<TensorType>* out) {
   const int64_t axis = v.attrs->Int("axis");
   if (axis < 0 || axis >= v.in[0]->rank())
     return InvalidArgument("axis {} is outside of rank {}", axis, v.in[0]->rank());
@@ -32,7 +32,8 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
 }
 
 // Stages: "max", "exp" of the difference, "sum", and the quotient.
-StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+StatusOr<std::vector<Buffer>> TeSoftmax(const OpView& v, const std::vector<Buffer>& in,
+                                        te::Builder& b) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const Shape& shape = v.out[0]->shape;
   const DType t = v.out[0]->dtype;
@@ -67,7 +68,7 @@ StatusOr<std::vector<Buffer>> Te(const OpView& v, const std::vector<Buffer>& in,
   })};
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
@@ -109,9 +110,9 @@ const OpRecord& OpSoftmax() {
     r.types = Floats();
     r.attrs = {{"axis", AttrType::kInt, std::nullopt}};
     r.import = ImportSoftmax;
-    r.infer = Infer;
-    r.te = Te;
-    r.reference = Reference;
+    r.infer = InferSoftmax;
+    r.te = TeSoftmax;
+    r.reference = ReferenceSoftmax;
     r.flops = [](const OpView& v) { return 14 * v.out[0]->num_elements(); };
     return r;
   }();

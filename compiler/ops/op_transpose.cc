@@ -13,7 +13,7 @@ Status ImportTranspose(ImportContext& c) {
   return c.Finish("Transpose", {c.inputs[0]}, {{"perm", perm}});
 }
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferTranspose(const OpView& v, std::vector<TensorType>* out) {
   const std::vector<int64_t>& perm = v.attrs->Ints("perm");
   const Shape& in = v.in[0]->shape;
   WHET_ASSIGN_OR_RETURN(std::vector<int64_t> sorted, NormalizeAxes(perm, v.in[0]->rank()));
@@ -39,7 +39,7 @@ const OpRecord& OpTranspose() {
     r.input_names = {"x"};
     r.attrs = {{"perm", AttrType::kInts, std::nullopt}};
     r.import = ImportTranspose;
-    r.infer = Infer;
+    r.infer = InferTranspose;
     r.te = [](const OpView& v, const std::vector<Buffer>& in,
               te::Builder& b) -> StatusOr<std::vector<Buffer>> {
       const std::vector<int64_t>& perm = v.attrs->Ints("perm");

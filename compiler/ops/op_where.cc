@@ -3,7 +3,7 @@
 namespace whet::ops {
 namespace {
 
-Status Infer(const OpView& v, std::vector<TensorType>* out) {
+Status InferWhere(const OpView& v, std::vector<TensorType>* out) {
   if (v.in[1]->dtype != v.in[2]->dtype)
     return InvalidArgument("alternatives of {} and {}", ToString(v.in[1]->dtype),
                            ToString(v.in[2]->dtype));
@@ -13,7 +13,7 @@ Status Infer(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
-Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceWhere(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   std::vector<double> cond(y.value.size());
   ForEachStrided(y.shape, BroadcastStrides(in[0]->shape, y.shape), 0,
@@ -42,7 +42,7 @@ const OpRecord& OpWhere() {
     r.min_inputs = r.max_inputs = 3;
     r.input_names = {"cond", "x", "y"};
     r.types = {DType::kBool};
-    r.infer = Infer;
+    r.infer = InferWhere;
     r.te = [](const OpView& v, const std::vector<Buffer>& in,
               te::Builder& b) -> StatusOr<std::vector<Buffer>> {
       return std::vector<Buffer>{b.Compute(
@@ -51,7 +51,7 @@ const OpRecord& OpWhere() {
                                 LoadBroadcast(in[2], i));
           })};
     };
-    r.reference = Reference;
+    r.reference = ReferenceWhere;
     return r;
   }();
   return op;

@@ -10,7 +10,7 @@
 namespace whet::schedule {
 namespace {
 
-enum { kLanes, kUnroll, kKnobs };
+enum { kFlatLanes, kFlatUnroll, kFlatKnobs };
 
 struct BytesContext : RuleContext {
   using RuleContext::RuleContext;
@@ -23,15 +23,15 @@ std::vector<Knob> Knobs(const RuleContext& c) {
 }
 std::vector<int64_t> Default(const RuleContext& c) { return {c.target.Lanes(4), 1}; }
 Rejection Check(const RuleContext&, const std::vector<int64_t>& v) {
-  return v.size() == kKnobs ? Rejection::kNone : Rejection::kBadValue;
+  return v.size() == kFlatKnobs ? Rejection::kNone : Rejection::kBadValue;
 }
 
 Estimate EstimateBytes(const RuleContext& c, const std::vector<int64_t>& v) {
   Estimate e;
   e.bytes = static_cast<const BytesContext&>(c).bytes;
-  e.load_cycles = e.bytes / static_cast<double>(4 * v[kLanes]);
-  e.overhead_cycles = e.load_cycles / static_cast<double>(v[kUnroll]);
-  e.body_instructions = static_cast<double>(4 * v[kUnroll]);
+  e.load_cycles = e.bytes / static_cast<double>(4 * v[kFlatLanes]);
+  e.overhead_cycles = e.load_cycles / static_cast<double>(v[kFlatUnroll]);
+  e.body_instructions = static_cast<double>(4 * v[kFlatUnroll]);
   return e;
 }
 
@@ -109,8 +109,8 @@ Status ScheduleNest(Schedule& s, const std::string& block, int64_t lanes, int64_
 }
 
 Status ApplyAll(Schedule& s, const RuleContext&, const std::vector<int64_t>& v) {
-  if (v.size() != kKnobs)
-    return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
+  if (v.size() != kFlatKnobs)
+    return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kFlatKnobs));
   // Element-wise intermediates that nothing but element-wise code reads are inlined; a value that a
   // reduction reads many times is worth keeping.
   for (bool changed = true; changed;) {
@@ -132,7 +132,7 @@ Status ApplyAll(Schedule& s, const RuleContext&, const std::vector<int64_t>& v) 
   std::vector<std::string> blocks;
   for (const BlockSite& site : loop::AllBlocks(s.program())) blocks.push_back(site.block->name);
   for (const std::string& b : blocks)
-    WHET_RETURN_IF_ERROR(ScheduleNest(s, b, v[kLanes], v[kUnroll]));
+    WHET_RETURN_IF_ERROR(ScheduleNest(s, b, v[kFlatLanes], v[kFlatUnroll]));
   return OkStatus();
 }
 

@@ -29,7 +29,7 @@ std::string Field(const std::string& header, const std::string& key) {
 
 constexpr int64_t kMaxElements = int64_t{1}
                                  << 32;  // 4 GiB of bytes: beyond that a file is a mistake
-constexpr int64_t kMaxBytes = int64_t{1} << 32;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 32;
 constexpr uint32_t kMaxHeaderBytes = 65536;
 
 // "(1, 128, 128, 3": the closing parenthesis is cut off.
@@ -93,7 +93,7 @@ std::string ReadNpy(const std::string& path, NpyArray* out) {
       return bad + "it is larger than 4 GiB";
   }
   const int64_t bytes = elements * DTypeBytes(out->dtype);
-  if (bytes > kMaxBytes) return bad + "it is larger than 4 GiB";
+  if (bytes > kMaxFileBytes) return bad + "it is larger than 4 GiB";
   // Before the memory is taken: a header may promise what the file does not hold.
   const int64_t present = st.st_size - static_cast<int64_t>(in.tellg());
   if (present < bytes)

@@ -6,7 +6,7 @@
 namespace whet::search {
 namespace {
 
-constexpr int kRandomTries = 200;
+constexpr int kRandomSteps = 200;
 constexpr int kMoveTries = 12;
 
 int DomainSize(const SpaceView& view, const Point& p, size_t knob) {
@@ -118,7 +118,7 @@ std::optional<Point> PointCounter::Next() {
 
 std::optional<Point> RandomValid(const SpaceView& view, Rng& rng) {
   const auto variants = static_cast<int64_t>(view.Variants().size());
-  for (int i = 0; i < kRandomTries && variants > 0; ++i) {
+  for (int i = 0; i < kRandomSteps && variants > 0; ++i) {
     Point p = RandomOf(view, static_cast<int>(rng.Below(variants)), rng);
     if (view.Valid(p)) return p;
   }
