@@ -38,7 +38,7 @@ TEST(ReplayTest, RecordsOfEarlierVersionsStillMeanPrograms) {
       const auto at = workloads.find(row.at("workload"));
       ASSERT_NE(at, workloads.end()) << line;
       const loop::Program& initial = at->second.program;
-      EXPECT_EQ(schedule::DigestOf(initial).Hex(), row.at("initial_program"))
+      EXPECT_EQ(schedule::DigestOf(initial).Hex(), row.at("initial_program").get<std::string>())
           << at->second.workload.ToString();
       const std::string text = row.at("trace");
       const auto trace = schedule::Trace::Parse(text);
