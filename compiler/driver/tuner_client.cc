@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "proto/rpc/endpoint.h"
 #include "proto/tracker.grpc.pb.h"
 #include "proto/tuner.grpc.pb.h"
 
@@ -16,7 +17,6 @@ using SystemClock = std::chrono::system_clock;  // what gRPC's deadlines take
 constexpr auto kConnectLimit = std::chrono::seconds(4);
 constexpr auto kCallLimit = std::chrono::seconds(30);
 constexpr auto kRetry = std::chrono::milliseconds(200);
-constexpr int kMaxMessageBytes = 64 << 20;
 constexpr const char kServer[] = "tuner server";
 constexpr const char kTracker[] = "tracker";
 
@@ -27,17 +27,7 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
       address.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
     return InvalidArgument("'{}' is not HOST:PORT", address);
   }
-  grpc::ChannelArguments args;
-  args.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy for the web is no way to a tuner
-  // A server that is restarted is found at once; a machine that vanished is noticed.
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
+  auto channel = rpc::Dial(address);
   if (!channel->WaitForConnected(SystemClock::now() + kConnectLimit)) {
     return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address,
                        kConnectLimit.count(), how);

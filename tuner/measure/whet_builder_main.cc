@@ -159,7 +159,6 @@ constexpr char kWarmUpWorkload[] =
 // fail for every candidate. Nothing is linked here: lld may leave state behind.
 Status WarmUp() {
   const Target target = Target::Host();
-  WHET_RETURN_IF_ERROR(codegen::WarmUp(target));
   WHET_ASSIGN_OR_RETURN(const task::WorkloadProgram w, task::OpenWorkload(kWarmUpWorkload));
   WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, ScheduleOf(w.program, "", target));
   return codegen::BuildCandidate(s.program(), "", target).status();
