@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "compiler/driver/tuner_client.h"
+#include "compiler/frontend/frontend.h"
 #include "compiler/graph/passes.h"
-#include "compiler/onnx/import.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/support/version.h"
 #include "compiler/task/workload_program.h"
@@ -76,9 +76,9 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
 }  // namespace
 
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
-  onnx::ImportOptions import;
+  frontend::ImportOptions import;
   import.shapes = options.shapes;
-  return onnx::ImportFile(options.model, import);
+  return frontend::ImportFile(options.model, import);
 }
 
 StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {

@@ -6,11 +6,11 @@
 // are found, external data is refused. Pure functions of file and options.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compiler/frontend/frontend.h"
 #include "compiler/graph/graph.h"
 
 namespace whet::onnx {
@@ -23,9 +23,7 @@ inline constexpr int kMaxOpset = 20;
 // What folding at import may create in all, so that a small file cannot ask for all memory.
 inline constexpr int64_t kMaxFoldedBytes = int64_t{1} << 30;
 
-struct ImportOptions {
-  std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=D,D,... by input name
-};
+using frontend::ImportOptions;
 
 StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& options = {});
 StatusOr<graph::Graph> ImportBytes(std::string_view model, const ImportOptions& options = {});
