@@ -6,84 +6,19 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/interrupt.h"
+#include "compiler/driver/model_request.h"
 #include "compiler/driver/prepare.h"
-#include "compiler/graph/evaluate.h"
 #include "compiler/support/nameless_file.h"
 #include "compiler/support/paths.h"
 #include "compiler/support/subprocess.h"
 #include "compiler/support/version.h"
-#include "proto/model.pb.h"
 
 namespace whet::driver {
 namespace {
-
-// Tensors and steps of the request. Values that share bytes (views) share a tensor.
-class RequestWriter {
- public:
-  RequestWriter(const PreparedModel& m, const std::vector<TaskRecord>& records,
-                v1::ModelBuildRequest& out)
-      : m_(m), g_(m.graph), out_(out) {
-    for (size_t i = 0; i < m.partition.tasks.size(); ++i) {
-      v1::ModelTask* t = out.add_tasks();
-      t->set_workload(m.partition.tasks[i].workload.ToString());
-      t->set_trace(records[i].trace);
-    }
-  }
-
-  Status Run() {
-    for (graph::ValueId v : g_.inputs)
-      Add(v, v1::ModelTensor::INPUT, g_.values[v].name, g_.type(v).shape);
-    for (const graph::GraphOutput& o : g_.outputs) {
-      const graph::ValueId root = m_.partition.storage[o.value];
-      if (tensor_of_.count(root))
-        return Internal("output '{}' shares its bytes with another input or output", o.name);
-      Add(root, v1::ModelTensor::OUTPUT, o.name, g_.type(o.value).shape);
-    }
-    for (const fusion::Group& group : m_.partition.groups) {
-      v1::ModelStep* step = out_.add_steps();
-      step->set_task(group.task);
-      step->set_label(group.label);
-      for (const auto* values : {&group.inputs, &group.outputs}) {
-        for (graph::ValueId v : *values) step->add_tensors(Tensor(v));
-      }
-    }
-    return OkStatus();
-  }
-
- private:
-  uint32_t Add(graph::ValueId v, v1::ModelTensor::Kind kind, const std::string& name,
-               const std::vector<int64_t>& shape) {
-    v1::ModelTensor* t = out_.add_tensors();
-    t->set_kind(kind);
-    t->set_dtype(static_cast<uint32_t>(g_.type(v).dtype));
-    for (int64_t d : shape) t->add_shape(d);
-    t->set_bytes_size(g_.type(v).bytes());
-    t->set_name(name);
-    if (kind == v1::ModelTensor::CONSTANT) {
-      const graph::TensorType& type = g_.type(v);
-      t->set_data(type.IsRowMajor() ? g_.constant(v)->bytes()
-                                    : fusion::PhysicalBytes(type, g_.constant(v)->Doubles()));
-    }
-    return tensor_of_[v] = static_cast<uint32_t>(out_.tensors_size() - 1);
-  }
-
-  uint32_t Tensor(graph::ValueId v) {
-    auto it = tensor_of_.find(v);
-    if (it != tensor_of_.end()) return it->second;
-    return Add(v, g_.constant(v) ? v1::ModelTensor::CONSTANT : v1::ModelTensor::INTERNAL, "",
-               g_.type(v).PhysicalShape());
-  }
-
-  const PreparedModel& m_;
-  const graph::Graph& g_;
-  v1::ModelBuildRequest& out_;
-  std::map<graph::ValueId, uint32_t> tensor_of_;
-};
 
 std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& options) {
   nlohmann::json j;
@@ -172,7 +107,9 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   request.set_target(m.target.ToString());
   request.set_metadata(Metadata(report.tasks, options));
   request.set_out_path(std::filesystem::absolute(options.output).string());
-  WHET_RETURN_IF_ERROR(RequestWriter(m, records, request).Run());
+  std::vector<std::string> traces;
+  for (const TaskRecord& r : records) traces.push_back(r.trace);
+  WHET_RETURN_IF_ERROR(FillModelRequest(m.graph, m.partition, traces, request));
   WHET_ASSIGN_OR_RETURN(v1::ModelBuildReply reply, RunBuilder(request));
 
   rusage own{};

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "compiler/builder/model_build.h"
 #include "compiler/codegen/candidate.h"
-#include "compiler/codegen/model_builder.h"
 #include "compiler/schedule/space.h"
 #include "compiler/support/version.h"
 #include "compiler/task/workload_program.h"
@@ -79,45 +79,6 @@ v1::BuildReply Build(const v1::BuildRequest& request, const std::string& dir) {
   return reply;
 }
 
-StatusOr<codegen::ModelStats> BuildWholeModel(const v1::ModelBuildRequest& request) {
-  codegen::ModelSpec spec;
-  spec.name = request.name();
-  spec.metadata = request.metadata();
-  WHET_ASSIGN_OR_RETURN(spec.target, Target::Parse(request.target()));
-  for (const v1::ModelTask& t : request.tasks()) {
-    WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload()));
-    codegen::ModelTask out{w.workload.fingerprint().Hex(), std::move(w.program), {}};
-    if (!t.trace().empty()) {
-      WHET_ASSIGN_OR_RETURN(out.trace, schedule::Trace::Parse(t.trace()));
-    }
-    spec.tasks.push_back(std::move(out));
-  }
-  for (const v1::ModelTensor& t : request.tensors()) {
-    codegen::ModelTensor out;
-    out.kind = static_cast<codegen::TensorKind>(t.kind());
-    out.dtype = static_cast<DType>(t.dtype());
-    out.shape.assign(t.shape().begin(), t.shape().end());
-    out.bytes = t.bytes_size();
-    out.name = t.name();
-    out.data = t.data();
-    spec.tensors.push_back(std::move(out));
-  }
-  for (const v1::ModelStep& s : request.steps()) {
-    if (s.task() >= spec.tasks.size())
-      return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(),
-                             spec.tasks.size());
-    codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label()};
-    for (uint32_t t : s.tensors()) {
-      if (t >= spec.tensors.size())
-        return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t,
-                               spec.tensors.size());
-      out.tensors.push_back(static_cast<int>(t));
-    }
-    spec.steps.push_back(std::move(out));
-  }
-  return codegen::BuildModel(spec, request.out_path());
-}
-
 int ModelMain(const char* path, const char* reply_path) {
   v1::ModelBuildRequest request;
   v1::ModelBuildReply reply;
@@ -126,7 +87,7 @@ int ModelMain(const char* path, const char* reply_path) {
   if (!in || !request.ParseFromIstream(&in)) {
     st = InvalidArgument("'{}' is not a model build request", path);
   } else {
-    auto stats = BuildWholeModel(request);
+    auto stats = builder::BuildModelOf(request);
     st = stats.status();
     if (stats.ok()) {
       reply.set_code_bytes(stats->code_bytes);

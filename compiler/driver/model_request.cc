@@ -1,0 +1,79 @@
+#include "compiler/driver/model_request.h"
+
+#include <map>
+
+namespace whet::driver {
+namespace {
+
+// Tensors and steps of the request. Values that share bytes (views) share a tensor.
+class RequestWriter {
+ public:
+  RequestWriter(const graph::Graph& g, const fusion::Partition& partition,
+                v1::ModelBuildRequest& out)
+      : g_(g), partition_(partition), out_(out) {}
+
+  Status Run() {
+    for (graph::ValueId v : g_.inputs)
+      Add(v, v1::ModelTensor::INPUT, g_.values[v].name, g_.type(v).shape);
+    for (const graph::GraphOutput& o : g_.outputs) {
+      const graph::ValueId root = partition_.storage[o.value];
+      if (tensor_of_.count(root))
+        return Internal("output '{}' shares its bytes with another input or output", o.name);
+      Add(root, v1::ModelTensor::OUTPUT, o.name, g_.type(o.value).shape);
+    }
+    for (const fusion::Group& group : partition_.groups) {
+      v1::ModelStep* step = out_.add_steps();
+      step->set_task(group.task);
+      step->set_label(group.label);
+      for (const auto* values : {&group.inputs, &group.outputs}) {
+        for (graph::ValueId v : *values) step->add_tensors(Tensor(v));
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  uint32_t Add(graph::ValueId v, v1::ModelTensor::Kind kind, const std::string& name,
+               const std::vector<int64_t>& shape) {
+    v1::ModelTensor* t = out_.add_tensors();
+    t->set_kind(kind);
+    t->set_dtype(static_cast<uint32_t>(g_.type(v).dtype));
+    for (int64_t d : shape) t->add_shape(d);
+    t->set_bytes_size(g_.type(v).bytes());
+    t->set_name(name);
+    if (kind == v1::ModelTensor::CONSTANT) {
+      const graph::TensorType& type = g_.type(v);
+      t->set_data(type.IsRowMajor() ? g_.constant(v)->bytes()
+                                    : fusion::PhysicalBytes(type, g_.constant(v)->Doubles()));
+    }
+    return tensor_of_[v] = static_cast<uint32_t>(out_.tensors_size() - 1);
+  }
+
+  uint32_t Tensor(graph::ValueId v) {
+    auto it = tensor_of_.find(v);
+    if (it != tensor_of_.end()) return it->second;
+    return Add(v, g_.constant(v) ? v1::ModelTensor::CONSTANT : v1::ModelTensor::INTERNAL, "",
+               g_.type(v).PhysicalShape());
+  }
+
+  const graph::Graph& g_;
+  const fusion::Partition& partition_;
+  v1::ModelBuildRequest& out_;
+  std::map<graph::ValueId, uint32_t> tensor_of_;
+};
+
+}  // namespace
+
+Status FillModelRequest(const graph::Graph& graph, const fusion::Partition& partition,
+                        const std::vector<std::string>& traces, v1::ModelBuildRequest& request) {
+  if (traces.size() != partition.tasks.size())
+    return Internal("{} traces for {} tasks", traces.size(), partition.tasks.size());
+  for (size_t i = 0; i < partition.tasks.size(); ++i) {
+    v1::ModelTask* t = request.add_tasks();
+    t->set_workload(partition.tasks[i].workload.ToString());
+    t->set_trace(traces[i]);
+  }
+  return RequestWriter(graph, partition, request).Run();
+}
+
+}  // namespace whet::driver

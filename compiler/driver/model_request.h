@@ -1,0 +1,19 @@
+// What `whet-builder model` is asked to build: the tasks, tensors and steps of a partitioned graph.
+// Apart from CompileModel, so that a test can build models without the rest of the command. A pure
+// function.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "compiler/fusion/partition.h"
+#include "compiler/graph/graph.h"
+#include "proto/model.pb.h"
+
+namespace whet::driver {
+
+// Adds to `request` all but name, target, metadata and path. `traces`: one per task, empty for the
+// default schedule.
+Status FillModelRequest(const graph::Graph& graph, const fusion::Partition& partition,
+                        const std::vector<std::string>& traces, v1::ModelBuildRequest& request);
+
+}  // namespace whet::driver
