@@ -74,7 +74,6 @@ StatusOr<std::vector<int>> PhysicalOrder(const loop::Program& p, const AnchorAna
     iter_of_dim = next;
     buffer = b.out;
   }
-  std::erase_if(iter_of_dim, [](int i) { return i < 0; });
   return iter_of_dim;
 }
 
@@ -99,6 +98,10 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   }
   a.anchor_is_output = a.after.empty();
   WHET_ASSIGN_OR_RETURN(std::vector<int> order, PhysicalOrder(p, a));
+  for (size_t d = 0; d < order.size(); ++d) {
+    if (order[d] >= 0) a.vector_dim = static_cast<int>(d);
+  }
+  std::erase_if(order, [](int i) { return i < 0; });
   int64_t covered = 1;
   for (int i : order) covered *= anchor.iters[i].extent;
   int64_t all = 1;

@@ -19,6 +19,7 @@ struct AnchorAnalysis {
 
   // Iteration variables of the anchor (indices into anchor->iters).
   int vector_iter = -1;           // contiguous in the output
+  int vector_dim = 0;             // its dimension of the output; those after it have extent 1
   int row_iter = -1;              // the next spatial axis outwards with extent > 1; -1: none
   std::vector<int> other_iters;   // remaining spatial axes, in the output's physical order
   std::vector<int> reduce_iters;  // window axes first, channels last; best order for accumulation

@@ -340,12 +340,12 @@ class TiledWriter {
     WHET_RETURN_IF_ERROR(Do("reverse_compute_at", {final_, at}));
     WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s_.program(), final_));
     const loop::BlockNode& b = *site.block;
-    // Its vector axis is the output's contiguous one.
+    // Its vector axis is the output's contiguous one; axes of extent 1 may come after it.
     std::string vec;
     std::vector<std::string> loops;
     for (size_t i = 0; i < b.iters.size(); ++i) {
       const std::string name = LoopName(b, static_cast<int>(i));
-      if (b.out_indices.back() == b.iters[i].var) {
+      if (b.out_indices[a_.vector_dim] == b.iters[i].var) {
         vec = name;
       } else {
         loops.push_back(name);
