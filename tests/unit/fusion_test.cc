@@ -201,8 +201,20 @@ TEST(PartitionTest, RefusesWhatThePassesHaveNotPrepared) {
   Graph g =
       Parse("  input x: f32[2]\n  r: f32[2] = Relu(x)\n  output \"a\" = r\n  output \"b\" = r\n");
   EXPECT_THAT(Message(PartitionGraph(g).status()), HasSubstr("graph output 'b' shares its bytes"));
-  g = Parse("  input x: f32[0,2]\n  r: f32[0,2] = Relu(x)\n  output \"a\" = r\n");
+  g = Parse(
+      "  input x: f32[0,2]\n  r: f32[2] = ReduceSum(x) {axes=[0], keepdims=0}\n"
+      "  output \"a\" = r\n");
   EXPECT_THAT(Message(PartitionGraph(g).status()), HasSubstr("is f32[0,2], which has no elements"));
+}
+
+TEST(PartitionTest, RunsNothingForResultsWithoutElements) {
+  const Graph g = Parse(
+      "  input x: f32[0,2]\n  input y: f32[2]\n  r: f32[0,2] = Relu(x)\n  s: f32[2] = Relu(y)\n"
+      "  output \"a\" = r\n  output \"b\" = s\n");
+  const auto p = PartitionGraph(g);
+  ASSERT_TRUE(p.ok()) << p.status();
+  ASSERT_EQ(p->groups.size(), 1U);
+  EXPECT_EQ(p->tasks[0].workload.outputs[0].type.ToString(), "f32[2]");
 }
 
 TEST(WorkloadTest, NamesAndOperandOrderDoNotMatter) {
