@@ -13,6 +13,13 @@ namespace {
 // can be switched off.
 constexpr int64_t kFoldAtOnce = 4096;
 
+// Weights of 8 bits stay what they are until the pass that multiplies integers has looked at them.
+bool Dequantizes(const std::vector<const TensorType*>& in, const std::vector<TensorType>& out) {
+  const bool narrow =
+      !in.empty() && in[0] != nullptr && (in[0]->dtype == DType::kI8 || in[0]->dtype == DType::kU8);
+  return narrow && IsFloat(out[0].dtype);
+}
+
 }  // namespace
 
 ValueId GraphBuilder::Input(std::string_view name, TensorType type) {
@@ -59,7 +66,7 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
   n.inputs = std::move(inputs);
   const bool small = std::all_of(
       out.begin(), out.end(), [](const TensorType& t) { return t.num_elements() <= kFoldAtOnce; });
-  if (constant && small && n.op->reference && !n.inputs.empty()) {
+  if (constant && small && !Dequantizes(types, out) && n.op->reference && !n.inputs.empty()) {
     WHET_ASSIGN_OR_RETURN(std::vector<ConstantPtr> folded, EvaluateConstantNode(g_, n, out));
     std::vector<ValueId> ids;
     for (ConstantPtr& c : folded) ids.push_back(g_.AddConstant(label_, std::move(c)));

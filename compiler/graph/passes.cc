@@ -9,12 +9,20 @@ namespace {
 
 constexpr Pass kPasses[] = {
     {"remove-identities", RemoveIdentities},
+    // Quantizations of one value by equal constants become one; and before weights are folded to
+    // float: quantized operators are recognised by the dequantization of their weights.
+    {"merge-equal-nodes", MergeEqualNodes},
+    {"qdq-to-integer", QdqToInteger},
+    // Dequantized weights that nothing reads any more are not worth folding.
+    {"remove-dead-nodes", RemoveDeadNodes},
     // What only depends on constants goes first: every later pattern wants to see its weights and
     // zeros as constants.
     {"fold-constants", FoldConstants},
     {"remove-dead-nodes", RemoveDeadNodes},
     // Equal nodes merge before patterns ask whether a value has a single reader.
     {"merge-equal-nodes", MergeEqualNodes},
+    // Needs constant weights, which may have been transposed; leaves constant biases.
+    {"fold-zero-points", FoldZeroPoints},
     // Needs constant scale and shift, and the convolution not yet padded by others.
     {"fold-batch-norm", FoldBatchNorm},
     // Zeros joined to the channels are a Pad, which fuses into the addition of a residual...

@@ -48,6 +48,8 @@ StatusOr<bool> FoldBatchNorm(Graph& g);
 StatusOr<bool> ConcatToPad(Graph& g);
 StatusOr<bool> FoldPad(Graph& g);
 StatusOr<bool> MergeEqualNodes(Graph& g);
+StatusOr<bool> QdqToInteger(Graph& g);
+StatusOr<bool> FoldZeroPoints(Graph& g);
 StatusOr<bool> AssignLayouts(Graph& g);
 StatusOr<bool> MarkViews(Graph& g);
 StatusOr<bool> SeparateOutputs(Graph& g);

@@ -1,35 +1,40 @@
 #include <algorithm>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/quantized.h"
 
 namespace whet::ops {
 namespace {
 
-// One-dimensional operands get a dimension of 1, which the result loses again.
-Status ImportMatMul(ImportContext& c) {
-  WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
-  const Shape a = c.type(0).shape, b = c.type(1).shape;
+// One-dimensional operands get a dimension of 1, which the result loses again: `finish` is given
+// the two operands and makes the matrix product.
+Status ImportProduct(ImportContext& c, ValueId p, ValueId q,
+                     const std::function<StatusOr<ValueId>(ValueId, ValueId)>& finish) {
+  const Shape a = c.builder.type(p).shape, b = c.builder.type(q).shape;
   if (a.empty() || b.empty()) return InvalidArgument("a scalar operand");
   if (a.size() == 1) {
-    WHET_ASSIGN_OR_RETURN(c.inputs[0],
-                          c.builder.Emit("Reshape", {c.inputs[0]}, {{"shape", Shape{1, a[0]}}}));
+    WHET_ASSIGN_OR_RETURN(p, Reshaped(c, p, {1, a[0]}));
   }
   if (b.size() == 1) {
-    WHET_ASSIGN_OR_RETURN(c.inputs[1],
-                          c.builder.Emit("Reshape", {c.inputs[1]}, {{"shape", Shape{b[0], 1}}}));
+    WHET_ASSIGN_OR_RETURN(q, Reshaped(c, q, {b[0], 1}));
   }
-  WHET_RETURN_IF_ERROR(c.Finish("MatMul", c.inputs));
-  Shape shape = c.builder.type(c.outputs[0]).shape;
+  WHET_ASSIGN_OR_RETURN(const ValueId y, finish(p, q));
+  c.outputs = {y};
+  Shape shape = c.builder.type(y).shape;
   if (a.size() == 1) shape.erase(shape.end() - 2);
   if (b.size() == 1) shape.pop_back();
   if (a.size() > 1 && b.size() > 1) return OkStatus();
-  return c.Finish("Reshape", {c.outputs[0]}, {{"shape", shape}});
+  return c.Finish("Reshape", {y}, {{"shape", shape}});
+}
+
+Status ImportMatMul(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
+  return ImportProduct(c, c.inputs[0], c.inputs[1],
+                       [&](ValueId p, ValueId q) { return c.builder.Emit("MatMul", {p, q}); });
 }
 
 Shape Batch(const Shape& s) { return Shape(s.begin(), s.end() - 2); }
 
-Status InferMatMul(const OpView& v, std::vector<TensorType>* out) {
-  WHET_RETURN_IF_ERROR(SameTypes(v));
+StatusOr<Shape> ShapeOfMatMul(const OpView& v) {
   const Shape &a = v.in[0]->shape, &b = v.in[1]->shape;
   if (a.size() < 2 || b.size() < 2)
     return InvalidArgument("operands {} and {} need two dimensions", ShapeText(a), ShapeText(b));
@@ -39,12 +44,18 @@ Status InferMatMul(const OpView& v, std::vector<TensorType>* out) {
   WHET_ASSIGN_OR_RETURN(Shape shape, Broadcast(Batch(a), Batch(b)));
   shape.push_back(a[a.size() - 2]);
   shape.push_back(b.back());
+  return shape;
+}
+
+Status InferMatMul(const OpView& v, std::vector<TensorType>* out) {
+  WHET_RETURN_IF_ERROR(SameTypes(v));
+  WHET_ASSIGN_OR_RETURN(Shape shape, ShapeOfMatMul(v));
   out->push_back(TensorType::Of(v.in[0]->dtype, std::move(shape)));
   return OkStatus();
 }
 
-StatusOr<std::vector<Buffer>> TeMatMul(const OpView& v, const std::vector<Buffer>& in,
-                                       te::Builder& b) {
+Buffer MatMulSum(const OpView& v, const Buffer& p, const Buffer& q, te::Builder& b,
+                 Expr (*product)(const Expr&, const Expr&)) {
   const Shape& out = v.out[0]->shape;
   te::AxisSpec axes;
   for (size_t d = 0; d + 2 < out.size(); ++d) axes.emplace_back("b" + std::to_string(d), out[d]);
@@ -59,33 +70,39 @@ StatusOr<std::vector<Buffer>> TeMatMul(const OpView& v, const std::vector<Buffer
     index.push_back(column);
     return expr::Load(x, index);
   };
-  return std::vector<Buffer>{
-      b.Reduce("matmul", v.out[0]->dtype, axes, {{"k", in[0]->shape.back()}}, te::Reducer::kSum,
-               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                 return at(in[0], i, i[i.size() - 2], r[0]) * at(in[1], i, r[0], i.back());
-               })};
+  return b.Reduce("matmul", v.out[0]->dtype, axes, {{"k", p->shape.back()}}, te::Reducer::kSum,
+                  [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                    return product(at(p, i, i[i.size() - 2], r[0]), at(q, i, r[0], i.back()));
+                  });
 }
 
-Status ReferenceMatMul(const OpView& v, Inputs in, Outputs out, bool want_err) {
-  const Shape& y = out[0].shape;
-  const int64_t m = y[y.size() - 2], n = y.back(), k = in[0]->shape.back();
+StatusOr<std::vector<Buffer>> TeMatMul(const OpView& v, const std::vector<Buffer>& in,
+                                       te::Builder& b) {
+  return std::vector<Buffer>{
+      MatMulSum(v, in[0], in[1], b, [](const Expr& p, const Expr& q) { return p * q; })};
+}
+
+void ReferenceProduct(const RefTensor& p, const RefTensor& q, double terms, RefTensor& out,
+                      bool want_err) {
+  const Shape& y = out.shape;
+  const int64_t m = y[y.size() - 2], n = y.back(), k = p.shape.back();
   const Shape batch = Batch(y);
   std::vector<int64_t> from_a, from_b;
   auto offsets = [&](const Shape& s, int64_t matrix, std::vector<int64_t>* to) {
     ForEachStrided(batch, BroadcastStrides(Batch(s), batch), 0,
                    [&](int64_t, int64_t at) { to->push_back(at * matrix); });
   };
-  offsets(in[0]->shape, m * k, &from_a);
-  offsets(in[1]->shape, k * n, &from_b);
-  Bilinear(*in[0], *in[1], static_cast<double>(k), out[0], want_err,
-           [&](const double* a, const double* b, double* c) {
-             for (size_t i = 0; i < from_a.size(); ++i)
-               MatMulAdd(m, n, k, a + from_a[i], b + from_b[i],
-                         c + static_cast<int64_t>(i) * m * n);
-           });
-  if (!IsFloat(out[0].dtype)) {
-    for (double& d : out[0].value) d = Wrap(out[0].dtype, d);
-  }
+  offsets(p.shape, m * k, &from_a);
+  offsets(q.shape, k * n, &from_b);
+  Bilinear(p, q, terms, out, want_err, [&](const double* a, const double* b, double* c) {
+    for (size_t i = 0; i < from_a.size(); ++i)
+      MatMulAdd(m, n, k, a + from_a[i], b + from_b[i], c + static_cast<int64_t>(i) * m * n);
+  });
+  if (!IsFloat(out.dtype)) WrapAll(out);
+}
+
+Status ReferenceMatMul(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  ReferenceProduct(*in[0], *in[1], static_cast<double>(in[0]->shape.back()), out[0], want_err);
   return OkStatus();
 }
 
@@ -112,6 +129,107 @@ const OpRecord& OpMatMul() {
               : 1;
       return graph::InputRange{-s, s};
     };
+    return r;
+  }();
+  return op;
+}
+
+// ---- integers
+
+namespace {
+
+// A scale or zero point as it broadcasts to the operand: one element, one per row of the left
+// operand ("along" is the dimension from the end: 2) or per column of the right one (1). A vector,
+// or a tensor of the operand's rank.
+StatusOr<ValueId> PerLine(ImportContext& c, ValueId v, const Shape& operand, size_t along,
+                          std::string_view what) {
+  const Shape shape = c.builder.type(v).shape;
+  if (Product(shape) == 1) return Reshaped(c, v, {});
+  if (shape.size() == operand.size() && operand.size() >= 2) return v;
+  if (shape.size() != 1 || operand.size() < 2 || shape[0] != operand[operand.size() - along])
+    return InvalidArgument("{} {} of an operand {}", what, ShapeText(shape), ShapeText(operand));
+  return along == 2 ? Reshaped(c, v, {shape[0], 1}) : v;
+}
+
+StatusOr<ValueId> EmitMatMulInteger(ImportContext& c, ValueId p, ValueId q, ValueId p_zero,
+                                    ValueId q_zero) {
+  graph::GraphBuilder& b = c.builder;
+  std::vector<ValueId> in = {p, q};
+  if (p_zero == graph::kNoValue && q_zero != graph::kNoValue)
+    p_zero = b.Constant("zero_point",
+                        graph::Constant::OfDoubles(b.type(p).dtype, {}, std::vector<double>{0}));
+  if (p_zero != graph::kNoValue) {
+    WHET_ASSIGN_OR_RETURN(p_zero, PerLine(c, p_zero, b.type(p).shape, 2, "zero point"));
+    in.push_back(p_zero);
+  }
+  if (q_zero != graph::kNoValue) {
+    WHET_ASSIGN_OR_RETURN(q_zero, PerLine(c, q_zero, b.type(q).shape, 1, "zero point"));
+    in.push_back(q_zero);
+  }
+  return b.Emit("MatMulInteger", std::move(in));
+}
+
+Status ImportMatMulInteger(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(2, 4));
+  c.inputs.resize(4, graph::kNoValue);
+  const std::vector<ValueId> in = c.inputs;
+  return ImportProduct(c, in[0], in[1], [&](ValueId p, ValueId q) {
+    return EmitMatMulInteger(c, p, q, in[2], in[3]);
+  });
+}
+
+// a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero.
+Status ImportQLinearMatMul(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(8, 8));
+  const std::vector<ValueId> in = c.inputs;
+  return ImportProduct(c, in[0], in[3], [&](ValueId p, ValueId q) -> StatusOr<ValueId> {
+    WHET_ASSIGN_OR_RETURN(const ValueId sum, EmitMatMulInteger(c, p, q, in[2], in[5]));
+    const Shape left = c.builder.type(p).shape, right = c.builder.type(q).shape,
+                result = c.builder.type(sum).shape;
+    WHET_ASSIGN_OR_RETURN(const ValueId p_scale, PerLine(c, in[1], left, 2, "scale"));
+    WHET_ASSIGN_OR_RETURN(const ValueId q_scale, PerLine(c, in[4], right, 1, "scale"));
+    WHET_ASSIGN_OR_RETURN(const ValueId y_scale, PerLine(c, in[6], result, 2, "scale"));
+    WHET_ASSIGN_OR_RETURN(const ValueId y_zero, PerLine(c, in[7], result, 2, "zero point"));
+    return EmitRequantize(c, sum, p_scale, q_scale, y_scale, y_zero);
+  });
+}
+
+}  // namespace
+
+const OpRecord& OpMatMulInteger() {
+  static const OpRecord op = [] {
+    OpRecord r = OpMatMul();
+    r.name = "MatMulInteger";
+    r.max_inputs = 4;
+    r.input_names = {"a", "b", "a_zero", "b_zero"};
+    r.types = IntegerOperands();
+    r.import = ImportMatMulInteger;
+    r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
+      WHET_ASSIGN_OR_RETURN(Shape shape, ShapeOfMatMul(v));
+      WHET_RETURN_IF_ERROR(CheckIntegerOperands(v));
+      out->push_back(TensorType::Of(DType::kI32, std::move(shape)));
+      return OkStatus();
+    };
+    r.te = [](const OpView& v, const std::vector<Buffer>& in,
+              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
+      const Buffer p = Centered(v, in, 0, b), q = Centered(v, in, 1, b);
+      return std::vector<Buffer>{MatMulSum(v, p, q, b, IntegerProduct)};
+    };
+    r.reference = [](const OpView& v, Inputs in, Outputs out, bool want_err) -> Status {
+      ReferenceProduct(Centered(in, 0), Centered(in, 1), 0, out[0], want_err);
+      return OkStatus();
+    };
+    r.range = IntegerRange;
+    return r;
+  }();
+  return op;
+}
+
+const OpRecord& OpQLinearMatMul() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "QLinearMatMul";
+    r.import = ImportQLinearMatMul;
     return r;
   }();
   return op;

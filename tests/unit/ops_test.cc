@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <set>
 
@@ -56,13 +57,18 @@ std::vector<double> Evaluate(const std::vector<std::string>& inputs, const std::
 TEST(CatalogTest, EveryRecordFileIsInTheCatalog) {
   const char* root = std::getenv("WHET_SOURCE_DIR");
   ASSERT_NE(root, nullptr);
-  size_t files = 0;
+  size_t records = 0;  // a file may hold a family of them
   for (const auto& f :
        std::filesystem::directory_iterator(std::filesystem::path(root) / "compiler/ops")) {
     const std::string name = f.path().filename();
-    if (name.rfind("op_", 0) == 0 && f.path().extension() == ".cc") ++files;
+    if (name.rfind("op_", 0) != 0 || f.path().extension() != ".cc") continue;
+    const size_t before = records;
+    std::ifstream file(f.path());
+    for (std::string line; std::getline(file, line);)
+      records += line.rfind("const OpRecord& Op", 0) == 0;
+    EXPECT_GT(records, before) << name;
   }
-  EXPECT_EQ(Catalog().All().size(), files);
+  EXPECT_EQ(Catalog().All().size(), records);
 }
 
 TEST(CatalogTest, RecordsAreWhole) {
@@ -133,6 +139,60 @@ TEST(ReferenceTest, KnownAnswers) {
               ElementsAre(12, 34));
   EXPECT_THAT(Evaluate({"bool[2]", "f32[1]", "f32[2]"}, "Where.1(0, 1, 2)", {{1, 0}, {5}, {6, 7}}),
               ElementsAre(5, 7));
+}
+
+TEST(ReferenceTest, QuantizationRoundsToEvenAndSaturates) {
+  const std::vector<double> x = {0.5, 1.5, 2.5, -0.5, -1.5, 1000, -1000, kNan};
+  EXPECT_THAT(Evaluate({"f32[8]", "f32[]", "u8[]"}, "QuantizeLinear.1(0, 1, 2)", {x, {1}, {10}}),
+              ElementsAre(10, 12, 12, 10, 8, 255, 0, 0));
+  EXPECT_THAT(Evaluate({"f32[8]", "f32[]", "i8[]"}, "QuantizeLinear.1(0, 1, 2)", {x, {1}, {-1}}),
+              ElementsAre(-1, 1, 1, -1, -3, 127, -128, -128));
+  // The zero point is added after rounding: 0.5 goes to 0 first, whatever it is.
+  EXPECT_THAT(
+      Evaluate({"f32[2]", "f32[]", "u8[]"}, "QuantizeLinear.1(0, 1, 2)", {{0.5, 1.5}, {1}, {1}}),
+      ElementsAre(1, 3));
+  EXPECT_THAT(Evaluate({"i32[2,2]", "f32[2,1]", "u8[]"}, "Requantize.1(0, 1, 2) {hi=200, lo=5}",
+                       {{-9, 3, 6, 900}, {0.5, 0.25}, {5}}),
+              ElementsAre(5, 7, 7, 200));
+  EXPECT_THAT(Evaluate({"u8[2,2]", "f32[2,1]", "u8[2,1]"}, "DequantizeLinear.1(0, 1, 2)",
+                       {{0, 255, 3, 4}, {0.5, 2}, {128, 4}}),
+              ElementsAre(-64, 63.5, -2, 0));
+}
+
+TEST(ReferenceTest, IntegerSumsWrapAndSubtractZeroPoints) {
+  EXPECT_THAT(Evaluate({"u8[1,2]", "i8[2,1]"}, "MatMulInteger.1(0, 1)", {{255, 255}, {-128, 127}}),
+              ElementsAre(-255));
+  EXPECT_THAT(Evaluate({"u8[1,2]", "u8[2,2]", "u8[]", "u8[2]"}, "MatMulInteger.1(0, 1, 2, 3)",
+                       {{1, 2}, {3, 4, 5, 6}, {1}, {5, 0}}),
+              ElementsAre(0, 6));
+  EXPECT_THAT(
+      Evaluate({"i32[1,2]", "i32[2,1]"}, "MatMulInteger.1(0, 1)", {{65536, 1}, {65536, -3}}),
+      ElementsAre(-3));
+  // What is outside of the image counts as the zero point, and as pad_value without one.
+  const std::vector<double> image = {1, 2, 3, 4}, ones = {1, 1, 1, 1};
+  EXPECT_THAT(Evaluate({"u8[1,1,2,2]", "i8[1,1,2,2]", "u8[]"},
+                       "ConvInteger.1(0, 1, 2) {pads=[1,1,0,0]}", {image, ones, {1}}),
+              ElementsAre(0, 1, 2, 6));
+  EXPECT_THAT(Evaluate({"u8[1,1,2,2]", "i8[1,1,2,2]"},
+                       "ConvInteger.1(0, 1) {pad_value=1, pads=[1,1,0,0]}", {image, ones}),
+              ElementsAre(4, 5, 6, 10));
+}
+
+// A value that is not exact may round to either side of a tie that its error reaches, and to one
+// integer only elsewhere.
+TEST(ReferenceTest, TheBoundOfAQuantizationIsWhatItsInputMayRoundTo) {
+  auto w = Workload::Parse(
+      "whet-workload 1\ninput f32[3]\ninput f32[3]\ninput f32[]\ninput u8[]\n"
+      "op Mul.1(0, 1)\nop QuantizeLinear.1(4, 2, 3)\noutput 5 u8[3]\n",
+      Catalog());
+  ASSERT_TRUE(w.ok()) << w.status();
+  // 0.7 * 0.5 is no tie; 1/3 * 4.5 is one but for the rounding of a third.
+  auto r = fusion::EvaluateReference(
+      *w, std::vector<std::vector<double>>{
+              {0.7, static_cast<float>(1.0 / 3), 2}, {0.5, 4.5, 0.25}, {1}, {0}});
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_THAT((*r)[0].expected, ElementsAre(0, 2, 0));
+  EXPECT_THAT((*r)[0].tolerance, ElementsAre(0, 1, 1));
 }
 
 TEST(ReferenceTest, PoolsCountWhatTheyShould) {
@@ -267,6 +327,24 @@ std::vector<Sample> Samples() {
                "Conv.1(0, 1, 2) {group=4, pads=[0,0,1,1], strides=[2,2]}"});
   s.push_back({{"f32[1,4,5,5]", "const f32[6,2,1,3]"}, "Conv.1(0, 1) {group=2, dilations=[1,2]}"});
   s.push_back({{"f32[1,4,5,5]", "const f32[8,1,1,1]"}, "Conv.1(0, 1) {group=4}"});
+  for (const char* x : {"u8", "i8"}) {
+    const std::string image = fmt::format("{}[1,4,5,6]", x), zero = fmt::format("const {}[]", x);
+    s.push_back({{image, "const i8[3,4,3,3]"},
+                 "ConvInteger.1(0, 1) {pad_value=7, pads=[1,1,0,1], strides=[2,1]}"});
+    s.push_back({{image, "const u8[4,1,3,3]", zero, "const u8[4,1,1,1]"},
+                 "ConvInteger.1(0, 1, 2, 3) {group=4, pads=[1,0,1,2]}"});
+    s.push_back({{fmt::format("{}[3,7]", x), "const i8[7,5]"}, "MatMulInteger.1(0, 1)"});
+    s.push_back({{fmt::format("{}[2,3,7]", x), "u8[2,7,5]", fmt::format("{}[3,1]", x), "u8[2,1,5]"},
+                 "MatMulInteger.1(0, 1, 2, 3)"});
+    s.push_back({{"f32[2,3,4]", "const f32[3,1]", fmt::format("const {}[3,1]", x)},
+                 "QuantizeLinear.1(0, 1, 2)"});
+    s.push_back({{"i32[7]", "f32[]", fmt::format("{}[]", x)}, "QuantizeLinear.1(0, 1, 2)"});
+    s.push_back(
+        {{"i32[2,3,4,4]", "const f32[3,1,1]", zero}, "Requantize.1(0, 1, 2) {hi=100, lo=3}"});
+    s.push_back({{fmt::format("{}[2,3,4]", x), "f32[]", fmt::format("{}[]", x)},
+                 "DequantizeLinear.1(0, 1, 2)"});
+  }
+  s.push_back({{"i32[2,3,4]", "const f32[3,1]"}, "DequantizeLinear.1(0, 1)"});
   s.push_back({{"f32[1,2,5,6]"}, "MaxPool.1(0) {kernel=[3,3], strides=[2,2], pads=[1,1,1,1]}"});
   s.push_back({{"f32[1,2,5,5]"}, "MaxPool.1(0) {kernel=[2,2], strides=[2,2], ceil_mode=1}"});
   s.push_back({{"f32[1,2,5,6]"}, "AveragePool.1(0) {kernel=[3,3], pads=[1,1,1,1]}"});
@@ -370,6 +448,18 @@ TEST(InferenceTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error({"f32[1,3,4,4]", "f32[4,3,1,1]"}, "Conv.1(0, 1) {strides=[0,1]}"),
               HasSubstr("strides [0,1] must be between 1"));
   EXPECT_THAT(error({"f32[2]"}, "Softmax.1(0) {axis=1}"), HasSubstr("axis 1 is outside of rank 1"));
+  EXPECT_THAT(error({"f32[2,3]", "f32[2]", "u8[]"}, "QuantizeLinear.1(0, 1, 2)"),
+              HasSubstr("shapes [2] and [2,3] do not broadcast"));
+  EXPECT_THAT(error({"f32[2,3]", "f32[]", "i32[]"}, "QuantizeLinear.1(0, 1, 2)"),
+              HasSubstr("quantization to i32 is not supported; u8 and i8 are"));
+  EXPECT_THAT(error({"i32[2]", "f32[]", "i8[]"}, "Requantize.1(0, 1, 2) {hi=255, lo=0}"),
+              HasSubstr("the range 0 to 255 is not one of i8"));
+  EXPECT_THAT(error({"u8[2]", "f32[]", "i8[]"}, "DequantizeLinear.1(0, 1, 2)"),
+              HasSubstr("zero point is i8, the input u8"));
+  EXPECT_THAT(error({"u8[1,1,2,2]", "f32[1,1,1,1]"}, "ConvInteger.1(0, 1)"),
+              HasSubstr("weights are f32; u8, i8 and i32 are supported"));
+  EXPECT_THAT(error({"u8[1,1,2,2]", "i8[1,1,1,1]"}, "ConvInteger.1(0, 1) {pad_value=256}"),
+              HasSubstr("pad_value 256 is outside of u8"));
 }
 
 }  // namespace

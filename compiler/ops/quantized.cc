@@ -1,0 +1,90 @@
+#include "compiler/ops/quantized.h"
+
+#include <algorithm>
+
+namespace whet::ops {
+
+std::vector<DType> IntegerOperands() { return {DType::kU8, DType::kI8, DType::kI32}; }
+
+Status CheckIntegerOperands(const OpView& v) {
+  const std::vector<DType> types = IntegerOperands();
+  if (std::find(types.begin(), types.end(), v.in[1]->dtype) == types.end())
+    return InvalidArgument("weights are {}; u8, i8 and i32 are supported",
+                           ToString(v.in[1]->dtype));
+  for (size_t i = 2; i < v.in.size(); ++i) {
+    const TensorType &zero = *v.in[i], &of = *v.in[i - 2];
+    if (zero.dtype != of.dtype)
+      return InvalidArgument("zero point {} of an operand of {}", ToString(zero.dtype),
+                             ToString(of.dtype));
+    WHET_ASSIGN_OR_RETURN(const Shape both, Broadcast(zero.shape, of.shape));
+    if (both != of.shape)
+      return InvalidArgument("zero point {} does not broadcast to {}", ShapeText(zero.shape),
+                             ShapeText(of.shape));
+  }
+  return OkStatus();
+}
+
+Buffer Centered(const OpView& v, const std::vector<Buffer>& in, size_t input, te::Builder& b) {
+  if (in.size() <= input + 2) return in[input];
+  return b.Compute("center", DType::kI32, AxesOf(v.in[input]->shape),
+                   [&](const std::vector<Expr>& i) {
+                     return expr::Cast(DType::kI32, expr::Load(in[input], i)) -
+                            expr::Cast(DType::kI32, LoadBroadcast(in[input + 2], i));
+                   });
+}
+
+RefTensor Centered(Inputs in, size_t input) {
+  RefTensor x = *in[input];
+  if (in.size() <= input + 2) return x;
+  const RefTensor& zero = *in[input + 2];
+  ForEachStrided(x.shape, BroadcastStrides(zero.shape, x.shape), 0, [&](int64_t i, int64_t at) {
+    x.value[i] = Wrap(DType::kI32, x.value[i] - zero.value[at]);
+  });
+  if (zero.err.empty()) return x;
+  x.err.resize(x.value.size(), 0);
+  ForEachStrided(x.shape, BroadcastStrides(zero.shape, x.shape), 0,
+                 [&](int64_t i, int64_t at) { x.err[i] += zero.err[at]; });
+  return x;
+}
+
+Expr IntegerProduct(const Expr& a, const Expr& b) {
+  return expr::Cast(DType::kI32, a) * expr::Cast(DType::kI32, b);
+}
+
+void WrapAll(RefTensor& t) {
+  for (double& d : t.value) d = Wrap(t.dtype, d);
+}
+
+graph::InputRange IntegerRange(const OpView& v, int input) {
+  if (input >= 2) return {0, 16};
+  switch (v.in[input]->dtype) {
+    case DType::kU8: return {0, 256};
+    case DType::kI8: return {-128, 128};
+    default: return {-256, 256};
+  }
+}
+
+StatusOr<ValueId> EmitRequantize(ImportContext& c, ValueId sum, ValueId x_scale, ValueId w_scale,
+                                 ValueId y_scale, ValueId y_zero) {
+  graph::GraphBuilder& b = c.builder;
+  WHET_ASSIGN_OR_RETURN(ValueId multiplier, b.Emit("Mul", {x_scale, w_scale}));
+  WHET_ASSIGN_OR_RETURN(multiplier, b.Emit("Div", {multiplier, y_scale}));
+  const bool is_signed = b.type(y_zero).dtype == DType::kI8;
+  return b.Emit("Requantize", {sum, multiplier, y_zero},
+                {{"lo", int64_t{is_signed ? -128 : 0}}, {"hi", int64_t{is_signed ? 127 : 255}}});
+}
+
+StatusOr<ValueId> AsScalar(ImportContext& c, ValueId v, std::string_view what) {
+  const Shape shape = c.builder.type(v).shape;
+  if (shape.empty()) return v;
+  if (Product(shape) != 1)
+    return InvalidArgument("{} {} must have one element", what, ShapeText(shape));
+  return Reshaped(c, v, {});
+}
+
+StatusOr<ValueId> Reshaped(ImportContext& c, ValueId v, Shape shape) {
+  if (c.builder.type(v).shape == shape) return v;
+  return c.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
+}
+
+}  // namespace whet::ops
