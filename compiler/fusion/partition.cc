@@ -46,6 +46,7 @@ class Grouper {
       int exit = anchor;
       while (Extend(id, anchor, &exit)) {
       }
+      Retreat(id, anchor, exit);
     }
     for (int n = static_cast<int>(g_.nodes.size()) - 1; n >= 0; --n) {
       if (group_[n] >= 0 || g_.nodes[n].view || Dead(n)) continue;
@@ -148,6 +149,29 @@ class Grouper {
     for (int n : region) Add(id, n);
     *exit = region.back();
     return true;
+  }
+
+  // A last operator that only widens its operand (a dequantization) is left to the kernel that
+  // reads it, if that can compute it: then memory holds the narrow form.
+  void Retreat(int id, int anchor, int exit) {
+    while (exit != anchor) {
+      const ValueId wide = out(exit), narrow = node(exit).inputs[0];
+      const int before = producers_[narrow];
+      const bool shrinks = g_.type(narrow).bytes() < g_.type(wide).bytes() && before >= 0 &&
+                           group_[before] == id && users_[narrow].size() == 1;
+      if (!shrinks || is_output_[wide] || users_[wide].size() != 1) return;
+      const int reader = users_[wide][0];
+      if (node(reader).view || kind(reader) > FusionKind::kReduction || group_[reader] == id)
+        return;
+      // The rest still ends in one node.
+      for (ValueId v : node(exit).inputs) {
+        if (v != narrow && v != kNoValue && producers_[v] >= 0 && group_[producers_[v]] == id)
+          return;
+      }
+      group_[exit] = -1;
+      std::erase(groups_[id], exit);
+      exit = before;
+    }
   }
 
   // The group that is the only reader of `n`, if `n` may be computed inside of it; else -1.

@@ -1,6 +1,6 @@
-// Conv(Pad(x, 0)) -> Conv(x) with larger pads; MaxPool(Pad(x, -inf)) and AveragePool(Pad(x, 0))
-// with count_include_pad likewise. Only the two last axes may be padded. Pad(Pad(x)) with equal
-// values -> Pad(x).
+// Conv(Pad(x, 0)) -> Conv(x) with larger pads; ConvInteger(Pad(x, v)) with pad_value v;
+// MaxPool(Pad(x, -inf)) and AveragePool(Pad(x, 0)) with count_include_pad likewise. Only the two
+// last axes may be padded. Pad(Pad(x)) with equal values -> Pad(x).
 //
 // An average that does not count its own padding would count the folded one differently, so it is
 // left alone unless it has no padding of its own and can be told to count all.
@@ -12,14 +12,15 @@
 namespace whet::graph {
 namespace {
 
-enum class Target { kNone, kConv, kMaxPool, kAveragePool };
+enum class Target { kNone, kConv, kConvInteger, kMaxPool, kAveragePool };
 
 struct Records {
-  const OpRecord *pad, *conv, *max_pool, *average_pool;
+  const OpRecord *pad, *conv, *conv_integer, *max_pool, *average_pool;
 };
 
 Target TargetOf(const Node& n, const Records& r) {
   if (n.op == r.conv) return Target::kConv;
+  if (n.op == r.conv_integer) return Target::kConvInteger;
   if (n.op == r.max_pool) return Target::kMaxPool;
   if (n.op == r.average_pool) return Target::kAveragePool;
   return Target::kNone;
@@ -39,12 +40,18 @@ bool FoldInto(Node& n, const Node& pad, Target target) {
   const std::vector<int64_t> sum = {pads[0] + extra[2], pads[1] + extra[3], pads[2] + extra[6],
                                     pads[3] + extra[7]};
   if (target == Target::kConv && value != 0) return false;
+  if (target == Target::kConvInteger) {
+    // With a zero point of its own, that is what padding holds; else any value, but one only.
+    if (n.inputs.size() > 2) return false;
+    if (!unpadded && value != static_cast<double>(n.attrs.Int("pad_value"))) return false;
+    n.attrs.Set("pad_value", static_cast<int64_t>(value));
+  }
   if (target == Target::kMaxPool && value != -std::numeric_limits<double>::infinity()) return false;
   if (target == Target::kAveragePool) {
     if (value != 0 || n.attrs.Int("ceil_mode") != 0) return false;
     if (n.attrs.Int("count_include_pad") == 0 && !unpadded) return false;
   }
-  if (target != Target::kConv) {
+  if (target == Target::kMaxPool || target == Target::kAveragePool) {
     // A pool's window must not lie wholly in its padding.
     const std::vector<int64_t>&kernel = n.attrs.Ints("kernel"),
           &dilations = n.attrs.Ints("dilations");
@@ -72,7 +79,8 @@ bool MergePads(Node& n, const Node& first) {
 
 StatusOr<bool> FoldPad(Graph& g) {
   bool changed = false;
-  const Records r = {g.catalog->Find("Pad"), g.catalog->Find("Conv"), g.catalog->Find("MaxPool"),
+  const Records r = {g.catalog->Find("Pad"), g.catalog->Find("Conv"),
+                     g.catalog->Find("ConvInteger"), g.catalog->Find("MaxPool"),
                      g.catalog->Find("AveragePool")};
   const std::vector<int> producers = g.Producers();
   for (Node& n : g.nodes) {

@@ -1,9 +1,9 @@
 // Quantized models in the form Dequantize -> float operator -> Quantize, made integer:
 //   Conv(DQ(x), DQ(w)) + b       -> DQ(ConvInteger(x, w) + b'), b' = b / (x_scale * w_scale) where
 //                                   that is integral; MatMul and Gemm likewise
-//   Q(clip(DQ(i32 sum)))         -> Requantize(sum) with the clipping as the range of the result
-//   move(DQ(x))                  -> DQ(move(x)) for pools by maximum and operators that move data
-//   Q(DQ(x)), the same scale     -> x
+//   Q(clip(DQ(i32 sum) + b))     -> Requantize(sum + b') with the clipping as the range of the
+//   result move(DQ(x))                  -> DQ(move(x)) for pools by maximum and operators that move
+//   data Q(DQ(x)), the same scale     -> x
 // The sums are exact; what changes against the float form are roundings of the order of 2^-23 of a
 // value before it is rounded to the integer, so results differ by one quantum at most, and only
 // next to a tie. Sums of residuals, averages and everything else stay float between DQ and Q, which
@@ -23,6 +23,10 @@ using Shape = std::vector<int64_t>;
 // bias that was quantized has been rounded to f32 in between.
 constexpr double kBiasRelative = 1e-6;
 constexpr double kBiasAbsolute = 1e-3;
+
+// A bias that was not quantized is rounded to a sum's scale that is at most this part of a quantum
+// of the result: of 500 results one may round differently.
+constexpr double kFinerThan = 1.0 / 256;
 
 // A DequantizeLinear of 8-bit integers.
 struct Dequantized {
@@ -233,21 +237,63 @@ class QdqPass {
       lo = std::min(low, high), hi = high;
       v = p->inputs[0];
     }
+    const std::optional<Sum> biased = one ? BiasedSum(v, s->Doubles()[0]) : std::nullopt;
+    if (biased) {
+      const ValueId c = b_.Constant("bias", biased->bias);
+      WHET_ASSIGN_OR_RETURN(const ValueId sum, b_.Emit("Add", {biased->value, c}));
+      return Requantize(sum, biased->scale, n, lo, hi);
+    }
     const Node* p = r_.Producer(v);
     if (p == nullptr || p->op->name != "DequantizeLinear") return std::nullopt;
     const bool sum = TypeOf(p->inputs[0]) == DType::kI32 && p->inputs.size() == 2;
-    if (sum && r_.Uses(v) == 1 && Const(p->inputs[1])) {
-      const ValueId from = p->inputs[0], scale = p->inputs[1];
-      WHET_ASSIGN_OR_RETURN(const ValueId multiplier, b_.Emit("Div", {scale, n.inputs[1]}));
-      WHET_ASSIGN_OR_RETURN(const ValueId y, b_.Emit("Requantize", {from, multiplier, n.inputs[2]},
-                                                     {{"lo", static_cast<int64_t>(lo)},
-                                                      {"hi", static_cast<int64_t>(hi)}}));
-      return std::optional<ValueId>(y);
-    }
+    if (sum && r_.Uses(v) == 1 && Const(p->inputs[1]))
+      return Requantize(p->inputs[0], p->inputs[1], n, lo, hi);
     const bool same = v == n.inputs[0] && TypeOf(p->inputs[0]) == t && p->inputs.size() == 3 &&
                       Equal(p->inputs[1], n.inputs[1]) && Equal(p->inputs[2], n.inputs[2]);
     if (same && one && s->Doubles()[0] > 0 && std::isnormal(s->Doubles()[0]))
       return std::optional<ValueId>(p->inputs[0]);
+    return std::nullopt;
+  }
+
+  Replacement Requantize(ValueId sum, ValueId scale, const Node& quantize, double lo, double hi) {
+    WHET_ASSIGN_OR_RETURN(const ValueId multiplier, b_.Emit("Div", {scale, quantize.inputs[1]}));
+    WHET_ASSIGN_OR_RETURN(
+        const ValueId y,
+        b_.Emit("Requantize", {sum, multiplier, quantize.inputs[2]},
+                {{"lo", static_cast<int64_t>(lo)}, {"hi", static_cast<int64_t>(hi)}}));
+    return std::optional<ValueId>(y);
+  }
+
+  struct Sum {
+    ValueId value = kNoValue, scale = kNoValue;
+    ConstantPtr bias;
+  };
+
+  // scale * sum + bias as scale * (sum + bias'), with the bias rounded to the scale of the sum:
+  // that is fine enough where the sum is much finer than what it is quantized to.
+  std::optional<Sum> BiasedSum(ValueId v, double quantum) {
+    const Node* add = r_.Producer(v);
+    if (add == nullptr || add->op->name != "Add" || r_.Uses(v) != 1) return std::nullopt;
+    for (int side : {0, 1}) {
+      const ValueId y = add->inputs[side], bias = add->inputs[1 - side];
+      const Node* d = r_.Producer(y);
+      if (d == nullptr || d->op->name != "DequantizeLinear" || d->inputs.size() != 2 ||
+          TypeOf(d->inputs[0]) != DType::kI32 || r_.Uses(y) > 1 || ShapeOf(y) != ShapeOf(v))
+        continue;
+      const ConstantPtr scale = Const(d->inputs[1]);
+      const std::vector<double> b = BiasOf(bias);
+      if (!scale || b.empty()) continue;
+      const std::vector<double> unit = scale->Doubles();
+      if (unit.size() != 1 && ShapeOf(bias) != scale->shape()) continue;
+      std::vector<double> q;
+      for (size_t i = 0; i < b.size(); ++i) {
+        const double u = unit[unit.size() == 1 ? 0 : i];
+        q.push_back(std::nearbyint(b[i] / u));
+        if (!(std::fabs(u) <= kFinerThan * quantum) || !(std::fabs(q.back()) < 0x1.0p30))
+          return std::nullopt;
+      }
+      return Sum{d->inputs[0], d->inputs[1], Constant::OfDoubles(DType::kI32, ShapeOf(bias), q)};
+    }
     return std::nullopt;
   }
 

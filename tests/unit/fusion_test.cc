@@ -173,6 +173,23 @@ TEST(PartitionTest, InjectiveOperatorsFuseAndContractionsKeepTheirInputs) {
               ElementsAre("Exp", "MatMul"));
 }
 
+TEST(PartitionTest, MemoryHoldsTheNarrowFormOfAQuantizedResult) {
+  // Both branches of a residual end in a dequantization: the one that does not take the sum leaves
+  // its own to the kernel that does.
+  EXPECT_THAT(Groups(Parse("  input x: u8[1,2,4,4]\n  const w: i8[2,2,1,1] = [1,2,3,4]\n"
+                           "  const k: i8[2,2,1,1] = [5,6,7,8]\n  const s: f32[] = [0.5]\n"
+                           "  const z: u8[] = [0]\n"
+                           "  a: i32[1,2,4,4] = ConvInteger(x, w)\n"
+                           "  b: u8[1,2,4,4] = Requantize(a, s, z) {hi=255, lo=0}\n"
+                           "  c: f32[1,2,4,4] = DequantizeLinear(b, s, z)\n"
+                           "  d: i32[1,2,4,4] = ConvInteger(x, k)\n"
+                           "  e: u8[1,2,4,4] = Requantize(d, s, z) {hi=255, lo=0}\n"
+                           "  f: f32[1,2,4,4] = DequantizeLinear(e, s, z)\n"
+                           "  y: f32[1,2,4,4] = Add(c, f)\n  output \"y\" = y\n")),
+              ElementsAre("ConvInteger+Requantize",
+                          "ConvInteger+Requantize+DequantizeLinear+DequantizeLinear+Add"));
+}
+
 TEST(PartitionTest, DearScalarsAreNotRecomputed) {
   // A gate: sigmoid of one value per channel, multiplied into the image.
   EXPECT_THAT(Groups(Parse("  input x: f32[1,2,4,4]\n  input g: f32[1,2,1,1]\n  s: f32[1,2,1,1] = "

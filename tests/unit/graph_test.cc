@@ -325,6 +325,37 @@ TEST(PassTest, PaddingHoldsTheZeroPoint) {
   ExpectSameResult(text, {"fold-zero-points"});
 }
 
+TEST(PassTest, APadOfIntegersGoesIntoTheWindow) {
+  const std::string text =
+      "graph \"g\"\n  input x: u8[1,1,2,2]\n  const w: i8[1,1,3,3] = [1,2,3,4,5,6,7,8,9]\n"
+      "  p: u8[1,1,3,3] = Pad(x) {pads=[0,0,0,0,0,0,1,1], value=7.0}\n"
+      "  y: i32[1,1,1,1] = ConvInteger(p, w)\n  output \"y\" = y\n";
+  EXPECT_THAT(
+      After(text, {"fold-pad", "remove-dead-nodes"}),
+      HasSubstr("ConvInteger(x, w) {dilations=[1,1], group=1, pad_value=7, pads=[0,0,1,1]"));
+  ExpectSameResult(text, {"fold-pad"});
+}
+
+TEST(PassTest, ABiasThatWasNotQuantizedJoinsAFineSum) {
+  auto graph = [](const char* quantum) {
+    return std::string(
+               "graph \"g\"\n  input x: u8[2,3]\n  const w: i8[3,2] = [1,2,3,-4,5,6]\n"
+               "  const s: f32[] = [0.0078125]\n  const b: f32[2] = [0.3,-0.7]\n  const q: f32[] "
+               "= ") +
+           quantum +
+           "\n  const z: u8[] = [100]\n"
+           "  dx: f32[2,3] = DequantizeLinear(x, s)\n  dw: f32[3,2] = DequantizeLinear(w, s)\n"
+           "  m: f32[2,2] = MatMul(dx, dw)\n  a: f32[2,2] = Add(b, m)\n"
+           "  y: u8[2,2] = QuantizeLinear(a, q, z)\n  output \"y\" = y\n";
+  };
+  const std::vector<std::string> passes = {"qdq-to-integer", "remove-dead-nodes"};
+  // 0.3 * 2^14 and -0.7 * 2^14
+  EXPECT_THAT(After(graph("[0.03125]"), passes), HasSubstr("i32[2] = [4915,-11469]"));
+  ExpectSameResult(graph("[0.03125]"), passes);
+  EXPECT_THAT(After(graph("[0.0078125]"), passes), Not(HasSubstr("Requantize")));
+  ExpectSameResult(graph("[0.0078125]"), passes);
+}
+
 TEST(PassTest, DequantizationMovesBehindWhatMovesData) {
   const std::string text =
       "graph \"g\"\n  input x: u8[1,2,4,4]\n  const s: f32[] = [0.5]\n  const z: u8[] = [3]\n"
