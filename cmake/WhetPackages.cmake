@@ -11,6 +11,7 @@ find_package(SQLite3 REQUIRED)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(OpenSSL REQUIRED)
+find_program(WHET_FLATC flatc REQUIRED)  # the headers of flatbuffers need no library
 find_package(GTest CONFIG REQUIRED)
 find_package(xgboost CONFIG REQUIRED)
 find_package(LLVM 19.1 REQUIRED CONFIG PATHS /usr/lib/llvm-19/lib/cmake NO_DEFAULT_PATH)

@@ -18,7 +18,7 @@ namespace whet::driver {
 
 // The model and how it is specialised; shared by everything below.
 struct ModelOptions {
-  std::string model;                                   // path of an ONNX file
+  std::string model;                                   // path of a model file: ONNX or TFLite
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1,3,224,224, by input
   std::string target = "host";                         // or target text
   int threads = 1;     // records are looked up for this number of threads
