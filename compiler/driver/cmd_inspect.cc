@@ -49,11 +49,14 @@ class InspectVerb : public Verb {
     flags.Positional("FILE", &model_flags_.options.model,
                      "an ONNX model, a compiled model (.so) or a tuning log");
     model_flags_.Declare(flags);
+    flags.Add("--graph", &model_flags_.options.graph_text,
+              "for a model: the graph's text as imported and after all passes");
     flags.Json(&json_);
     flags.Notes(
         "For a model: inputs, outputs, and the fused tasks with their work, how often each runs, "
         "and whether the log has a\nrecord that beats the default schedule.");
     flags.Example("whet inspect model.onnx --db tuning.db");
+    flags.Example("whet inspect model.onnx --graph");
     flags.Example("whet inspect face.so");
     flags.Example("whet inspect tuning.db --json -");
   }
@@ -129,20 +132,28 @@ class InspectVerb : public Verb {
     WHET_ASSIGN_OR_RETURN(const ModelInfo info, InspectModel(model_flags_.options));
     Json tasks = Json::array();
     for (const TaskInfo& t : info.tasks) tasks.push_back(TaskJson(t));
-    const Json json = {{"kind", "model"},
-                       {"inputs", ValuesJson(info.inputs)},
-                       {"outputs", ValuesJson(info.outputs)},
-                       {"nodes", info.nodes},
-                       {"parameter_bytes", info.parameter_bytes},
-                       {"flops", info.flops},
-                       {"tasks", tasks}};
+    Json json = {{"kind", "model"},
+                 {"inputs", ValuesJson(info.inputs)},
+                 {"outputs", ValuesJson(info.outputs)},
+                 {"nodes", info.nodes},
+                 {"parameter_bytes", info.parameter_bytes},
+                 {"flops", info.flops},
+                 {"kernels", info.kernels},
+                 {"tasks", tasks}};
+    if (model_flags_.options.graph_text)
+      json["graph"] = {{"before", info.graph_before}, {"after", info.graph_after}};
     if (TextWanted(json_)) {
-      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP\n", info.nodes,
+      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP, {} kernels\n", info.nodes,
                  BytesText(static_cast<double>(info.parameter_bytes)),
-                 static_cast<double>(info.flops) * 1e-6);
+                 static_cast<double>(info.flops) * 1e-6, info.kernels);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
-      PrintTasks(info.tasks);
+      if (model_flags_.options.graph_text) {
+        fmt::print("\n# as imported\n{}\n# after the passes\n{}", info.graph_before,
+                   info.graph_after);
+      } else {
+        PrintTasks(info.tasks);
+      }
     }
     return WriteJson(json_, json);
   }

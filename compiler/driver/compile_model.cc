@@ -138,6 +138,9 @@ StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
     if (v.constant) info.parameter_bytes += static_cast<int64_t>(v.constant->bytes().size());
   }
   for (const TaskInfo& t : info.tasks) info.flops += t.flops * t.count;
+  info.kernels = static_cast<int64_t>(m.partition.groups.size());
+  info.graph_before = std::move(m.imported_text);
+  if (options.graph_text) info.graph_after = graph::ToString(m.graph);
   return info;
 }
 

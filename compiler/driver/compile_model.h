@@ -24,6 +24,9 @@ struct ModelOptions {
   int threads = 1;     // records are looked up for this number of threads
   std::string db;      // tuning log; empty: none
   std::string server;  // HOST:PORT of a tuner server to ask instead; empty: none
+  // The graph's text goes to stderr after each run of this graph pass; empty: none.
+  std::string dump_after;
+  bool graph_text = false;  // InspectModel gives the graph's text
 };
 
 // One fused task of the model.
@@ -67,7 +70,9 @@ struct ModelInfo {
   std::vector<TaskInfo> tasks;             // distinct, in order of first use
   int64_t nodes = 0;                       // of the file
   int64_t parameter_bytes = 0;
-  int64_t flops = 0;  // of one inference
+  int64_t flops = 0;                      // of one inference
+  int64_t kernels = 0;                    // launched by one inference
+  std::string graph_before, graph_after;  // text, as imported and after the passes; if wanted
 };
 
 StatusOr<ModelInfo> InspectModel(const ModelOptions& options);

@@ -75,6 +75,10 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
       .Range(1, 1024);
   flags.Add("--db", &options.db, "tuning log").Value("FILE");
   flags.Add("--server", &options.server, "tuner server that holds the log").Value("HOST:PORT");
+  flags
+      .Add("--dump-after", &options.dump_after,
+           "print the graph to stderr after this graph pass; an unknown name lists the passes")
+      .Value("PASS");
 }
 
 Status ModelFlags::Resolve() {

@@ -73,6 +73,22 @@ StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const Model
   return records;
 }
 
+Status Optimise(graph::Graph& g, const std::string& dump_after) {
+  graph::PassOptions passes;
+  if (!dump_after.empty()) {
+    WHET_RETURN_IF_ERROR(graph::CheckPassNames({&dump_after, 1}));
+    passes.dump = [&](std::string_view pass, const graph::Graph& now) {
+      if (pass == dump_after)
+        fmt::print(stderr, "# after graph pass {}\n{}", pass, graph::ToString(now));
+    };
+  }
+  WHET_ASSIGN_OR_RETURN(const std::vector<graph::PassResult> results, graph::RunPasses(g, passes));
+  bool changed = dump_after.empty();
+  for (const graph::PassResult& r : results) changed |= r.name == dump_after && r.changed;
+  if (!changed) fmt::print(stderr, "# graph pass {} changed nothing\n", dump_after);
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
@@ -86,7 +102,8 @@ StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
   WHET_ASSIGN_OR_RETURN(m.target, Target::Parse(options.target));
   WHET_ASSIGN_OR_RETURN(m.graph, ImportModel(options));
   m.file_nodes = static_cast<int64_t>(m.graph.nodes.size());
-  WHET_RETURN_IF_ERROR(graph::RunPasses(m.graph).status());
+  if (options.graph_text) m.imported_text = graph::ToString(m.graph);
+  WHET_RETURN_IF_ERROR(Optimise(m.graph, options.dump_after));
   WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph));
   return m;
 }

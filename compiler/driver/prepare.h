@@ -12,8 +12,9 @@ namespace whet::driver {
 
 struct PreparedModel {
   Target target;
-  int64_t file_nodes = 0;  // after import, before the passes
-  graph::Graph graph;      // after the passes
+  int64_t file_nodes = 0;     // after import, before the passes
+  std::string imported_text;  // of the graph then, if wanted
+  graph::Graph graph;         // after the passes
   fusion::Partition partition;
 };
 

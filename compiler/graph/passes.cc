@@ -61,7 +61,11 @@ StatusOr<PassResult> RunOne(Graph& g, const Pass& pass, const PassOptions& optio
   return r;
 }
 
-Status Known(std::span<const std::string> names) {
+}  // namespace
+
+std::span<const Pass> Passes() { return kPasses; }
+
+Status CheckPassNames(std::span<const std::string> names) {
   for (const std::string& name : names) {
     if (std::any_of(std::begin(kPasses), std::end(kPasses),
                     [&](const Pass& p) { return p.name == name; }))
@@ -75,12 +79,8 @@ Status Known(std::span<const std::string> names) {
   return OkStatus();
 }
 
-}  // namespace
-
-std::span<const Pass> Passes() { return kPasses; }
-
 StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options) {
-  WHET_RETURN_IF_ERROR(Known(options.disabled));
+  WHET_RETURN_IF_ERROR(CheckPassNames(options.disabled));
   std::vector<PassResult> results;
   for (const Pass& p : kPasses) {
     WHET_ASSIGN_OR_RETURN(PassResult r, RunOne(g, p, options));
@@ -91,8 +91,8 @@ StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options
 
 StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::string> names,
                                             const PassOptions& options) {
-  WHET_RETURN_IF_ERROR(Known(names));
-  WHET_RETURN_IF_ERROR(Known(options.disabled));
+  WHET_RETURN_IF_ERROR(CheckPassNames(names));
+  WHET_RETURN_IF_ERROR(CheckPassNames(options.disabled));
   std::vector<PassResult> results;
   for (const std::string& name : names) {
     const Pass* pass = std::find_if(std::begin(kPasses), std::end(kPasses),

@@ -23,6 +23,9 @@ struct Pass {
 // them.
 std::span<const Pass> Passes();
 
+// InvalidArgument lists the passes when a name is not one.
+Status CheckPassNames(std::span<const std::string> names);
+
 struct PassResult {
   std::string name;
   bool changed = false;

@@ -183,6 +183,12 @@ class CliTest(CliCase):
         loose = ['--rtol', '0', '--atol', '9']
         self.assertEqual(self.run_whet('verify', 'relu.so', 'other.onnx', *loose).returncode, 0)
         self.expect(2, ['has another shape', '--shape'], 'verify', 'relu.so', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8')
+        g = json.loads(self.run_whet('inspect', relu, '--graph', '--json', '-').stdout)['graph']
+        self.assertIn('= Relu(x)', g['before'])
+        self.assertIn('= Relu(x)', g['after'])
+        self.assertIn('# after the passes\ngraph', self.run_whet('inspect', relu, '--graph').stdout)
+        self.assertIn('# graph pass mark-views changed nothing', self.run_whet('inspect', relu, '--dump-after', 'mark-views').stderr)
+        self.expect(2, ["unknown graph pass 'nope'", 'fold-constants'], 'inspect', relu, '--dump-after', 'nope')
         j = json.loads(self.run_whet('inspect', relu, '--json', '-').stdout)
         self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [1, 8]}])
         self.assertEqual(j['outputs'], [{'name': 'y', 'dtype': 'f32', 'shape': [1, 8]}])
