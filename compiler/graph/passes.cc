@@ -23,8 +23,16 @@ constexpr Pass kPasses[] = {
     {"merge-equal-nodes", MergeEqualNodes},
     // Needs constant weights, which may have been transposed; leaves constant biases.
     {"fold-zero-points", FoldZeroPoints},
-    // Needs constant scale and shift, and the convolution not yet padded by others.
-    {"fold-batch-norm", FoldBatchNorm},
+    {"merge-casts", MergeCasts},
+    // Transposes and reshapes get out of the way first: patterns and folding look at neighbours.
+    {"sink-transposes", SinkTransposes},
+    {"sink-reshapes", SinkReshapes},
+    {"remove-identities", RemoveIdentities},
+    {"fold-constants", FoldConstants},
+    // Before scales and shifts are folded, which would take the constants of these apart.
+    {"recognize-activations", RecognizeActivations},
+    {"recognize-reductions", RecognizeReductions},
+    {"fold-scale-shift", FoldScaleShift},
     // Zeros joined to the channels are a Pad, which fuses into the addition of a residual...
     {"concat-to-pad", ConcatToPad},
     // ...and a Pad of the two last axes goes into the window of a convolution or pool.

@@ -47,7 +47,12 @@ StatusOr<std::vector<PassResult>> RunPasses(Graph& g, std::span<const std::strin
 StatusOr<bool> FoldConstants(Graph& g);
 StatusOr<bool> RemoveIdentities(Graph& g);
 StatusOr<bool> RemoveDeadNodes(Graph& g);
-StatusOr<bool> FoldBatchNorm(Graph& g);
+StatusOr<bool> MergeCasts(Graph& g);
+StatusOr<bool> RecognizeActivations(Graph& g);
+StatusOr<bool> RecognizeReductions(Graph& g);
+StatusOr<bool> SinkTransposes(Graph& g);
+StatusOr<bool> SinkReshapes(Graph& g);
+StatusOr<bool> FoldScaleShift(Graph& g);
 StatusOr<bool> ConcatToPad(Graph& g);
 StatusOr<bool> FoldPad(Graph& g);
 StatusOr<bool> MergeEqualNodes(Graph& g);

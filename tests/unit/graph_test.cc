@@ -1,4 +1,5 @@
 // Graphs: their text, the verifier, constants, and each pass as text in, text out.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -197,20 +198,206 @@ constexpr char kConvNorm[] =
     "\"y\" = y\n";
 
 TEST(PassTest, FoldsBatchNormIntoTheConvolution) {
-  const std::string out = After(kConvNorm, {"fold-batch-norm", "remove-dead-nodes"});
-  EXPECT_THAT(out, HasSubstr("y: f32[1,2,3,3] = Conv(x, w_bn, w_bn_bias)"));
+  const std::string out = After(kConvNorm, {"fold-scale-shift"});
+  EXPECT_THAT(out, HasSubstr("y: f32[1,2,3,3] = Conv(x, w_scaled, w_bias)"));
   EXPECT_THAT(out, HasSubstr("\"conv+norm\""));
   EXPECT_THAT(out, Not(HasSubstr("BatchNormalization")));
-  ExpectSameResult(kConvNorm, {"fold-batch-norm"});
+  ExpectSameResult(kConvNorm, {"fold-scale-shift"});
 }
 
 TEST(PassTest, BatchNormElsewhereBecomesScaleAndShift) {
   std::string shared(kConvNorm);
   shared += "  output \"c\" = c\n";  // the convolution's own result is read too
-  const std::string out = After(shared, {"fold-batch-norm"});
+  const std::string out = After(shared, {"fold-scale-shift"});
   EXPECT_THAT(out, HasSubstr("Mul(c, norm_scale)"));
   EXPECT_THAT(out, HasSubstr("y: f32[1,2,3,3] = Add(norm_scaled, norm_shift)"));
-  ExpectSameResult(shared, {"fold-batch-norm"});
+  ExpectSameResult(shared, {"fold-scale-shift"});
+}
+
+TEST(PassTest, ScalesAndShiftsGoIntoContractionsOnBothSides) {
+  auto text = [](std::string_view body) {
+    return fmt::format(
+        "graph \"g\"\n  input x: f32[1,2,3,3]\n  const w: f32[4,1,3,3] "
+        "@{}\n  const v: f32[2,4,1,1] = [1.0,-2.0,0.5,3.0,-1.0,0.25,2.0,1.5]\n"
+        "  const b: f32[2] = [0.5,-0.5]\n  const k: f32[2,1,1] = [2.0,-0.5]\n  const s: f32[] = "
+        "[3.0]\n  const q: f32[4,1,1] = [1.0,2.0,3.0,4.0]\n{}",
+        "w", body);
+  };
+  // The weights of the grouped convolution are too many to be written out.
+  const ConstantPtr w = Constant::OfDoubles(DType::kF32, {4, 1, 3, 3}, Ramp(36));
+  auto parse = [&](std::string_view body) {
+    std::string t = text(body);
+    t.replace(t.find("@w"), 2, "@" + w->hash().Hex());
+    auto g = ParseGraph(t, ops::Catalog(), {w});
+    EXPECT_TRUE(g.ok()) << g.status();
+    return *std::move(g);
+  };
+  auto after = [&](std::string_view body) {
+    Graph g = parse(body);
+    const std::vector<double> before = Output(g, {Ramp(18)});
+    EXPECT_TRUE(RunPasses(g, std::vector<std::string>{"fold-scale-shift"}, {}).ok());
+    const std::vector<double> got = Output(g, {Ramp(18)});
+    for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], got[i], 1e-4) << i;
+    std::string ops;
+    for (const Node& n : g.nodes) ops += (ops.empty() ? "" : " ") + n.op->name;
+    return ops;
+  };
+  // Into a grouped convolution from both sides; padding forbids the shift in front.
+  EXPECT_EQ(after("  m: f32[1,2,3,3] = Mul(x, k)\n  c: f32[1,4,1,1] = Conv(m, w) {group=2}\n  d: "
+                  "f32[1,4,1,1] = Div(c, q)\n  y: f32[1,4,1,1] = Sub(d, s)\n  output \"y\" = y\n"),
+            "Conv");
+  EXPECT_EQ(after("  m: f32[1,2,3,3] = Mul(x, k)\n  a: f32[1,2,3,3] = Add(m, s)\n  y: f32[1,4,1,1] "
+                  "= Conv(a, w) {group=2}\n  output \"y\" = y\n"),
+            "Conv");
+  EXPECT_EQ(after("  m: f32[1,2,3,3] = Mul(x, k)\n  a: f32[1,2,3,3] = Add(m, s)\n  y: f32[1,4,3,3] "
+                  "= Conv(a, w) {group=2, pads=[1,1,1,1]}\n  output \"y\" = y\n"),
+            "Mul Add Conv");
+  // A constant minus x is no scale and shift of this form.
+  EXPECT_EQ(after("  m: f32[1,2,3,3] = Sub(s, x)\n  y: f32[1,4,1,1] = Conv(m, w) {group=2}\n  "
+                  "output \"y\" = y\n"),
+            "Sub Conv");
+  // Among themselves.
+  EXPECT_EQ(after("  a: f32[1,2,3,3] = Mul(x, k)\n  b1: f32[1,2,3,3] = Add(a, s)\n  c: "
+                  "f32[1,2,3,3] = Mul(b1, s)\n  d: f32[1,2,3,3] = Div(c, k)\n  y: f32[1,2,3,3] = "
+                  "Sub(d, k)\n  output \"y\" = y\n"),
+            "Mul Add");
+}
+
+TEST(PassTest, MatrixProductsTakeScalesOfTheirColumns) {
+  constexpr char kText[] =
+      "graph \"g\"\n  input x: f32[3,2]\n  const w: f32[2,2] = [1.0,-2.0,0.5,3.0]\n  const b: "
+      "f32[2] = [0.5,-0.5]\n  const k: f32[2] = [2.0,-0.5]\n"
+      "  g: f32[3,2] = Gemm(x, w, b) {transB=1}\n  n: f32[3,2] = Mul(g, k)\n  o: f32[3,2] = Add(n, "
+      "b)\n  m: f32[3,2] = MatMul(o, w)\n  y: f32[3,2] = Mul(m, k)\n  output \"y\" = y\n";
+  const std::string out = After(kText, {"fold-scale-shift"});
+  EXPECT_THAT(out, HasSubstr("o: f32[3,2] = Gemm(x, w_scaled, w_scaled_bias)"));
+  EXPECT_THAT(out, HasSubstr("y: f32[3,2] = MatMul(o, w_scaled_1)"));
+  ExpectSameResult(kText, {"fold-scale-shift"});
+}
+
+// A graph of one input and its only output "y".
+std::string Chain(std::string_view type, std::string_view body) {
+  return fmt::format(
+      "graph \"g\"\n  input x: {}\n  const zero: f32[] = [0.0]\n  const one: f32[] = [1.0]\n  "
+      "const three: f32[] = [3.0]\n  const six: f32[] = [6.0]\n  const sixth: f32[] = "
+      "[0.1666666716337204]\n  const half: f32[] = [0.5]\n  const root: f32[] = "
+      "[1.4142135381698608]\n  const two: f32[] = [2.0]\n  const slope: f32[2,1,1] = [0.25,0.5]\n"
+      "{}  output \"y\" = y\n",
+      type, body);
+}
+
+std::string OpsAfter(const std::string& text, const std::vector<std::string>& passes) {
+  ExpectSameResult(text, passes);
+  Graph g = Parse(text);
+  EXPECT_TRUE(RunPasses(g, passes, {}).ok());
+  std::string ops;
+  for (const Node& n : g.nodes) ops += (ops.empty() ? "" : " ") + n.op->name;
+  return ops;
+}
+
+TEST(PassTest, RecognizesActivationsInEverySpelling) {
+  auto becomes = [](const std::string& body) {
+    // Statements end with a semicolon; every value has the type of x.
+    std::string text;
+    for (size_t at = 0, end; (end = body.find(';', at)) != std::string::npos; at = end + 1) {
+      std::string line = body.substr(at, end - at);
+      text += "  " + line.replace(line.find(" = "), 3, ": f32[1,2,3,3] = ") + "\n";
+    }
+    return OpsAfter(Chain("f32[1,2,3,3]", text), {"recognize-activations"});
+  };
+  const std::string clip = "a = Add(x, three);c = Clip(a) {min=0.0, max=6.0};";
+  EXPECT_EQ(becomes(clip + "m = Mul(x, c);y = Div(m, six);"), "HardSwish");
+  EXPECT_EQ(becomes(clip + "m = Mul(c, x);y = Mul(m, sixth);"), "HardSwish");
+  EXPECT_EQ(becomes(clip + "d = Div(c, six);y = Mul(x, d);"), "HardSwish");
+  EXPECT_EQ(becomes("h = HardSigmoid(x) {alpha=0.16666667, beta=0.5};y = Mul(h, x);"), "HardSwish");
+  EXPECT_EQ(becomes("h = HardSigmoid(x) {alpha=0.2, beta=0.5};y = Mul(h, x);"), "HardSigmoid Mul");
+  EXPECT_EQ(becomes("a = Add(x, three);c = Max(a, zero);d = Min(six, c);y = Mul(d, sixth);"),
+            "HardSigmoid");
+  EXPECT_EQ(becomes("m = Mul(x, half);a = Add(m, one);y = Clip(a) {min=0.0, max=1.0};"),
+            "HardSigmoid");
+  EXPECT_EQ(becomes("r = Relu(x);n = Neg(x);q = Relu(n);m = Mul(q, slope);y = Sub(r, m);"),
+            "PRelu");
+  EXPECT_EQ(becomes("r = Max(x, zero);q = Min(x, zero);m = Mul(slope, q);y = Add(m, r);"), "PRelu");
+  EXPECT_EQ(becomes("a = Mul(x, one);b = Add(a, zero);y = Pow(b, two);"), "Mul");
+}
+
+TEST(PassTest, RecognizesReductions) {
+  EXPECT_EQ(
+      OpsAfter(Chain("f32[2,3]",
+                     "  m: f32[2,1] = ReduceMax(x) {axes=[1]}\n  d: f32[2,3] = Sub(x, m)\n  e: "
+                     "f32[2,3] = Exp(d)\n  s: f32[2,1] = ReduceSum(e) {axes=[1]}\n  y: f32[2,3] "
+                     "= Div(e, s)\n"),
+               {"recognize-reductions"}),
+      "Softmax");
+  EXPECT_EQ(
+      OpsAfter(Chain("f32[2,3,4,5]", "  y: f32[2,3] = ReduceMean(x) {axes=[2,3], keepdims=0}\n"),
+               {"recognize-reductions"}),
+      "AveragePool Reshape");
+}
+
+TEST(PassTest, CastsThatLoseNothingMerge) {
+  auto casts = [](const char* from, const char* between, const char* to) {
+    const std::string text = fmt::format(
+        "graph \"g\"\n  input x: {0}[2]\n  a: {1}[2] = Cast(x) {{to=\"{1}\"}}\n  y: {2}[2] = "
+        "Cast(a) {{to=\"{2}\"}}\n  output \"y\" = y\n",
+        from, between, to);
+    Graph g = Parse(text);
+    EXPECT_TRUE(RunPasses(g, std::vector<std::string>{"merge-casts"}, {}).ok());
+    return g.nodes.size();
+  };
+  EXPECT_EQ(casts("f32", "f64", "f32"), 0u);
+  EXPECT_EQ(casts("i32", "i64", "f32"), 1u);
+  EXPECT_EQ(casts("bool", "f16", "i8"), 1u);
+  EXPECT_EQ(casts("i64", "i32", "i64"), 2u);
+  EXPECT_EQ(casts("f32", "f16", "f32"), 2u);
+  EXPECT_EQ(casts("i32", "f32", "i32"), 2u);
+  EXPECT_EQ(casts("u8", "i8", "i32"), 2u);
+}
+
+TEST(PassTest, TransposesSinkAndCancel) {
+  const std::vector<std::string> passes = {"sink-transposes", "fold-constants", "remove-identities",
+                                           "remove-dead-nodes"};
+  EXPECT_EQ(
+      OpsAfter(Chain("f32[1,2,3,4]",
+                     "  t: f32[1,3,4,2] = Transpose(x) {perm=[0,2,3,1]}\n  r: f32[1,3,4,2] = "
+                     "Relu(t)\n  const c: f32[4,2] = [1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0]\n  a: "
+                     "f32[1,3,4,2] = Mul(r, c)\n  u: f32[1,3,4,2] = Transpose(x) "
+                     "{perm=[0,2,3,1]}\n  s: f32[1,3,4,2] = Add(a, u)\n  p: f32[1,3,4,3] = "
+                     "Pad(s) {pads=[0,0,0,1,0,0,0,0], value=0.0}\n  q: f32[1,3,2,3] = Slice(p) "
+                     "{starts=[0,0,1,0], sizes=[1,3,2,3], steps=[1,1,1,1]}\n  y: f32[1,3,3,2] "
+                     "= Transpose(q) {perm=[0,3,1,2]}\n"),
+               passes),
+      "Relu Mul Add Pad Slice");
+  EXPECT_EQ(OpsAfter(Chain("f32[2,3,4]",
+                           "  t: f32[4,2,3] = Transpose(x) {perm=[2,0,1]}\n  v: f32[4,2,3] = "
+                           "Softmax(t) {axis=0}\n  y: f32[4,2] = ReduceMax(v) {axes=[2], "
+                           "keepdims=0}\n"),
+                     passes),
+            "Softmax ReduceMax Transpose");
+  // Both operands of a join, or neither.
+  EXPECT_EQ(OpsAfter(Chain("f32[2,3,4]",
+                           "  n: f32[2,3,4] = Neg(x)\n  t: f32[4,2,3] = Transpose(x) "
+                           "{perm=[2,0,1]}\n  u: f32[4,2,3] = Transpose(n) {perm=[2,0,1]}\n  y: "
+                           "f32[8,2,3] = Concat(t, u) {axis=0}\n"),
+                     passes),
+            "Neg Concat Transpose");
+}
+
+TEST(PassTest, ReshapesSinkBehindElementwiseOperators) {
+  const std::vector<std::string> passes = {"sink-reshapes", "remove-identities",
+                                           "remove-dead-nodes"};
+  EXPECT_EQ(
+      OpsAfter(Chain("f32[2,6]",
+                     "  r: f32[4,3] = Reshape(x) {shape=[4,3]}\n  a: f32[4,3] = Relu(r)\n  b: "
+                     "f32[4,3] = Mul(a, three)\n  y: f32[2,6] = Reshape(b) {shape=[2,6]}\n"),
+               passes),
+      "Relu Mul");
+  // A vector along a dimension that the reshape cuts keeps it in its place.
+  EXPECT_EQ(OpsAfter(Chain("f32[2,6]",
+                           "  const c: f32[3] = [1.0,2.0,3.0]\n  r: f32[4,3] = Reshape(x) "
+                           "{shape=[4,3]}\n  y: f32[4,3] = Mul(r, c)\n"),
+                     passes),
+            "Reshape Mul");
 }
 
 TEST(PassTest, ZerosJoinedToTheChannelsBecomeAPad) {
@@ -488,7 +675,7 @@ TEST(PassTest, OutputsOwnTheirBytes) {
 TEST(PassTest, TheListReportsDumpsAndSwitchesOff) {
   Graph g = Parse(kConvNorm);
   PassOptions options;
-  options.disabled = {"fold-batch-norm"};
+  options.disabled = {"fold-scale-shift"};
   std::vector<std::string> dumped;
   options.dump = [&](std::string_view pass, const Graph& now) {
     dumped.emplace_back(pass);
@@ -500,7 +687,7 @@ TEST(PassTest, TheListReportsDumpsAndSwitchesOff) {
   ASSERT_TRUE(results.ok()) << results.status();
   ASSERT_EQ(results->size(), Passes().size());
   for (const PassResult& r : *results) {
-    if (r.name == "fold-batch-norm") {
+    if (r.name == "fold-scale-shift") {
       EXPECT_FALSE(r.changed);
     } else {
       EXPECT_EQ(r.nanoseconds, 5) << r.name;
@@ -509,9 +696,9 @@ TEST(PassTest, TheListReportsDumpsAndSwitchesOff) {
   EXPECT_THAT(ToString(g), HasSubstr("BatchNormalization"));
   EXPECT_THAT(dumped, testing::Contains("assign-layouts"));
   EXPECT_THAT(dumped, Not(testing::Contains("fold-pad")));
-  options.disabled = {"fold-batchnorm"};
+  options.disabled = {"fold-scaleshift"};
   EXPECT_THAT(Message(RunPasses(g, options).status()),
-              HasSubstr("unknown graph pass 'fold-batchnorm'; passes:"));
+              HasSubstr("unknown graph pass 'fold-scaleshift'; passes:"));
 }
 
 TEST(EvaluateTest, RefusesWrongInputs) {
