@@ -9,6 +9,7 @@
 #include <set>
 
 #include "compiler/fusion/canonical.h"
+#include "compiler/graph/layout_cost.h"
 
 namespace whet::fusion {
 namespace {
@@ -116,10 +117,12 @@ class Grouper {
     return nodes.size() <= kMaxGroupNodes && inputs.size() <= kMaxGroupInputs;
   }
 
-  // May `n` follow an anchor whose result has this shape?
-  bool IsEpilogue(int n, const std::vector<int64_t>& shape) const {
+  // May `n` follow an anchor with this result? One that changes the layout would make the anchor's
+  // kernel write across its vectors.
+  bool IsEpilogue(int n, const graph::TensorType& result) const {
     return group_[n] < 0 && !node(n).view && kind(n) <= FusionKind::kBroadcast &&
-           node(n).outputs.size() == 1 && g_.type(out(n)).shape == shape;
+           node(n).outputs.size() == 1 && g_.type(out(n)).shape == result.shape &&
+           graph::SameOrder(g_.type(out(n)), result);
   }
 
   // From the exit forwards to the nearest node that every path goes through (its post-dominator):
@@ -127,7 +130,7 @@ class Grouper {
   // group and that node is the new exit.
   bool Extend(int id, int anchor, int* exit) {
     const ValueId from = out(*exit);
-    const std::vector<int64_t>& shape = g_.type(out(anchor)).shape;
+    const graph::TensorType& result = g_.type(out(anchor));
     if (node(anchor).outputs.size() != 1 || is_output_[from] || users_[from].empty()) return false;
     std::priority_queue<int, std::vector<int>, std::greater<>> frontier(std::greater<>{},
                                                                         users_[from]);
@@ -137,7 +140,7 @@ class Grouper {
       // In execution order: once one node is left, all paths have come together in it.
       const int n = frontier.top();
       frontier.pop();
-      if (!IsEpilogue(n, shape) || region.size() >= kMaxGroupNodes) return false;
+      if (!IsEpilogue(n, result) || region.size() >= kMaxGroupNodes) return false;
       region.push_back(n);
       if (frontier.empty()) break;
       if (is_output_[out(n)] || users_[out(n)].empty()) return false;
@@ -184,15 +187,45 @@ class Grouper {
     for (int user : users_[out(n)]) {
       if (group_[user] < 0 || (id >= 0 && group_[user] != id)) return -1;
       id = group_[user];
-      // Not into the input of a contraction, which reads each element many times.
-      const bool takes =
-          kind(user) <= FusionKind::kInjective || kind(user) == FusionKind::kReduction;
+      // Not into the input of a contraction, which reads each element many times; but a gate into
+      // that of a pointwise convolution.
+      const bool takes = kind(user) <= FusionKind::kInjective ||
+                         kind(user) == FusionKind::kReduction ||
+                         (users_[out(n)].size() == 1 && IsGate(n) && IsPointwise(user, out(n)));
       if (!takes) return -1;
       const bool repeats = kind(user) <= FusionKind::kInjective &&
                            g_.type(out(user)).num_elements() > kMaxRecompute * size;
       if (repeats && !moves_data) return -1;
     }
     return id >= 0 && Fits(id, {n}) ? id : -1;
+  }
+
+  // One cheap operation on an image and something that is repeated over its positions.
+  bool IsGate(int n) const {
+    const graph::TensorType& y = g_.type(out(n));
+    if (kind(n) != FusionKind::kBroadcast || y.rank() != 4 || node(n).inputs.size() != 2 ||
+        graph::FlopsOf(g_.View(node(n))) > y.num_elements())
+      return false;
+    int images = 0, gates = 0;
+    for (ValueId v : node(n).inputs) {
+      const graph::TensorType& x = g_.type(v);
+      images += x.shape == y.shape && graph::SameOrder(x, y);
+      gates += x.num_elements() <= y.shape[0] * y.shape[1] && x.num_elements() < y.num_elements();
+    }
+    return images == 1 && gates == 1;
+  }
+
+  // A convolution of 1x1 that reads each element of `x` for one position only: what is computed on
+  // the way in is repeated for each block of output channels, and is spread over the vectors of it.
+  bool IsPointwise(int n, ValueId x) const {
+    const Node& c = node(n);
+    if (kind(n) != FusionKind::kOutFusable || c.inputs.size() < 2 || c.inputs[0] != x ||
+        c.inputs[1] == x)
+      return false;
+    const std::vector<int64_t>&in = g_.type(x).shape, &w = g_.type(c.inputs[1]).shape,
+          &y = g_.type(out(n)).shape;
+    return in.size() == 4 && y.size() == 4 && in[2] == y[2] && in[3] == y[3] &&
+           w == std::vector<int64_t>{y[1], in[1], 1, 1};
   }
 
   const Graph& g_;

@@ -1,62 +1,52 @@
-// Physical layouts of values, forwards: convolutions and pools write channels-last, operators that
-// follow take it on, transposes turn it around so that they cost nothing where the result is
-// row-major or channels-last. Inputs and outputs of the graph are row-major, as callers have them.
-// Convolution inputs that are not channels-last are copied, except images of few channels, which a
-// convolution reads just as well.
+// Physical layouts of values, for the whole graph at once: the assignment of least cost, copies
+// between layouts included (see layout_cost.h and min_sum.h). A value may be stored row-major,
+// channels-last, or as a transpose leaves it when it costs nothing, and may have one copy in
+// another layout, made once for all that read it so. Inputs and outputs of the graph are row-major,
+// as callers have them; so is what operators write that follow no layout of their operands.
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <optional>
 
+#include "compiler/graph/layout_cost.h"
+#include "compiler/graph/min_sum.h"
 #include "compiler/graph/passes.h"
 
 namespace whet::graph {
 namespace {
 
-constexpr int64_t kFewChannels = 4;
+using expr::IndexMap;
 
-bool IsChannelsLast(const TensorType& t) {
-  return t.rank() == 4 && t.Order() == std::vector<int>{0, 2, 3, 1};
+// Of one value; more are of no use to any operator and make tables large.
+constexpr size_t kMaxCandidates = 4;
+
+TensorType WithLayout(TensorType t, const IndexMap& layout) {
+  t.layout = layout;
+  return t;
 }
 
-// The layout that makes a transpose a view, if that is row-major or channels-last; else row-major.
-expr::IndexMap ThroughTranspose(const TensorType& in, const TensorType& out,
-                                const std::vector<int64_t>& perm) {
-  std::vector<int> inverse(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = static_cast<int>(i);
-  TensorType candidate = TensorType::Of(out.dtype, out.shape);
-  std::vector<int> order;
-  for (int d : in.Order()) order.push_back(inverse[d]);
-  if (order.empty()) return candidate.layout;
-  candidate.layout = expr::IndexMap::Permutation(order);
-  // Unit extents may stand anywhere: compare what matters.
-  TensorType row_major = TensorType::Of(out.dtype, out.shape), channels_last = row_major;
-  if (SignificantOrder(candidate) == SignificantOrder(row_major)) return row_major.layout;
-  if (out.rank() != 4) return row_major.layout;
-  channels_last.layout = ChannelsLast();
-  return SignificantOrder(candidate) == SignificantOrder(channels_last) ? channels_last.layout
-                                                                        : row_major.layout;
+bool SameBytes(const TensorType& t, const IndexMap& a, const IndexMap& b) {
+  return SignificantOrder(WithLayout(t, a)) == SignificantOrder(WithLayout(t, b));
 }
 
-expr::IndexMap ChooseLayout(const Graph& g, const Node& n, const TensorType& out) {
-  const expr::IndexMap row_major = expr::IndexMap::Identity(out.rank());
-  if (n.op->view == ViewRole::kTranspose)
-    return ThroughTranspose(g.type(n.inputs[0]), out, n.attrs.Ints("perm"));
-  switch (n.op->layout) {
-    case LayoutRole::kRowMajor: return row_major;
-    case LayoutRole::kChannelsLast: return out.rank() == 4 ? ChannelsLast() : row_major;
-    case LayoutRole::kFollows:
-      if (out.rank() != 4) return row_major;
-      for (ValueId v : n.inputs) {
-        // An operand that is repeated into the result has little say.
-        if (v != kNoValue && IsChannelsLast(g.type(v)) &&
-            2 * g.type(v).num_elements() >= out.num_elements())
-          return ChannelsLast();
-      }
-      return row_major;
-  }
-  return row_major;
+// One spelling for equal bytes, so that workloads that differ in the name of a layout are one.
+IndexMap Spelled(const TensorType& t, const IndexMap& layout) {
+  const IndexMap row_major = IndexMap::Identity(t.rank());
+  if (t.rank() == 0 || SameBytes(t, layout, row_major)) return row_major;
+  if (t.rank() == 4 && SameBytes(t, layout, ChannelsLast())) return ChannelsLast();
+  return layout;
 }
 
-Node Copy(Graph& g, ValueId from, ValueId to, std::string label) {
+// The layout that makes a transpose of a value stored as `in` a view.
+IndexMap ThroughTranspose(const IndexMap& in, const std::vector<int64_t>& perm) {
+  std::vector<int> inverse(perm.size()), order;
+  for (size_t i = 0; i < perm.size(); ++i)
+    inverse[static_cast<size_t>(perm[i])] = static_cast<int>(i);
+  for (int d : in.AsPermutation()) order.push_back(inverse[static_cast<size_t>(d)]);
+  return IndexMap::Permutation(order);
+}
+
+Node CopyNode(Graph& g, ValueId from, ValueId to, std::string label) {
   Node n;
   n.op = g.catalog->Find("Identity");
   n.inputs = {from};
@@ -65,53 +55,199 @@ Node Copy(Graph& g, ValueId from, ValueId to, std::string label) {
   return n;
 }
 
+// A value's layout, and that of its copy (null: none).
+struct State {
+  IndexMap stored;
+  std::optional<IndexMap> copy;
+};
+
+class Selection {
+ public:
+  Selection(Graph& g, const LayoutCost& cost) : g_(g), cost_(cost), states_(g.values.size()) {}
+
+  bool Run(double* total) {
+    for (ValueId v : g_.inputs) AddValue(v, {IndexMap::Identity(g_.type(v).rank())});
+    for (const Node& n : g_.nodes) {
+      for (size_t o = 0; o < n.outputs.size(); ++o) AddValue(n.outputs[o], Candidates(n));
+      AddCosts(n);
+    }
+    for (const GraphOutput& o : g_.outputs) AddOutputCost(o.value);
+    const std::vector<int> chosen = problem_.Solve();
+    *total = problem_.CostOf(chosen);
+    for (size_t v = 0; v < states_.size(); ++v) {
+      if (states_[v].empty()) continue;
+      states_[v] = {states_[v][static_cast<size_t>(chosen[static_cast<size_t>(variable_.at(v))])]};
+      g_.values[v].type.layout = states_[v][0].stored;
+    }
+    return Write();
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  void AddValue(ValueId v, const std::vector<IndexMap>& stored) {
+    const TensorType& t = g_.type(v);
+    std::vector<IndexMap> others = {IndexMap::Identity(t.rank())};
+    if (t.rank() == 4) others.push_back(ChannelsLast());
+    std::vector<double> costs;
+    for (const IndexMap& s : stored) {
+      states_[static_cast<size_t>(v)].push_back({s, std::nullopt});
+      costs.push_back(0);
+      for (const IndexMap& c : others) {
+        if (SameBytes(t, s, c)) continue;
+        states_[static_cast<size_t>(v)].push_back({s, c});
+        costs.push_back(cost_.Copy(WithLayout(t, s), WithLayout(t, c)));
+      }
+    }
+    const int variable = problem_.AddVariable(static_cast<int>(costs.size()));
+    variable_[static_cast<size_t>(v)] = variable;
+    problem_.AddCost(variable, std::move(costs));
+  }
+
+  std::vector<IndexMap> Candidates(const Node& n) const {
+    const TensorType& t = g_.type(n.outputs[0]);
+    std::vector<IndexMap> list = {IndexMap::Identity(t.rank())};
+    auto add = [&](const IndexMap& layout) {
+      const IndexMap spelled = Spelled(t, layout);
+      for (const IndexMap& have : list) {
+        if (SameBytes(t, have, spelled)) return;
+      }
+      if (list.size() < kMaxCandidates) list.push_back(spelled);
+    };
+    if (n.outputs.size() != 1 || t.rank() == 0) return list;
+    if (n.op->view == ViewRole::kTranspose) {
+      for (const State& s : StatesOf(n.inputs[0]))
+        add(ThroughTranspose(s.stored, n.attrs.Ints("perm")));
+    } else if (n.op->layout != LayoutRole::kRowMajor) {
+      if (t.rank() == 4) add(ChannelsLast());
+      for (ValueId v : n.inputs) {
+        if (v == kNoValue || g_.type(v).rank() != t.rank()) continue;
+        for (const State& s : StatesOf(v)) add(s.stored);
+      }
+    }
+    return list;
+  }
+
+  const std::vector<State>& StatesOf(ValueId v) const { return states_[static_cast<size_t>(v)]; }
+
+  // What reading operand `input` costs when it is stored as `in` and the output as `out`.
+  double ReadCost(const Node& n, size_t input, const IndexMap& in, const IndexMap& out) const {
+    const TensorType from = WithLayout(g_.type(n.inputs[input]), in),
+                     to = WithLayout(g_.type(n.outputs[0]), out);
+    OpView v = g_.View(n);
+    if (n.op->view == ViewRole::kNone) return cost_.Read(v, static_cast<int>(input), from, to);
+    v.in[0] = &from;
+    v.out[0] = &to;
+    return IsPhysicalView(v) ? 0 : cost_.Copy(from, to);
+  }
+
+  // The same with the better of the stored value and its copy; `use_copy` says which.
+  double BestRead(const Node& n, size_t input, const State& s, const IndexMap& out,
+                  bool* use_copy) const {
+    const double stored = ReadCost(n, input, s.stored, out);
+    const double copy = s.copy ? ReadCost(n, input, *s.copy, out) : kNever;
+    *use_copy = copy < stored;
+    return std::min(copy, stored);
+  }
+
+  void AddCosts(const Node& n) {
+    const ValueId y = n.outputs[0];
+    const int out = variable_.at(static_cast<size_t>(y));
+    const std::vector<State>& outs = StatesOf(y);
+    if (n.op->view == ViewRole::kNone) {
+      const OpView v = g_.View(n);
+      std::vector<double> costs;
+      for (const State& s : outs)
+        costs.push_back(cost_.Compute(v, WithLayout(g_.type(y), s.stored)));
+      problem_.AddCost(out, std::move(costs));
+    }
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      const ValueId x = n.inputs[i];
+      if (x == kNoValue || g_.constant(x)) continue;
+      std::vector<double> costs;
+      for (const State& in : StatesOf(x)) {
+        for (const State& s : outs) {
+          bool ignored = false;
+          costs.push_back(BestRead(n, i, in, s.stored, &ignored));
+        }
+      }
+      problem_.AddCost(variable_.at(static_cast<size_t>(x)), out, std::move(costs));
+    }
+  }
+
+  void AddOutputCost(ValueId v) {
+    if (g_.constant(v)) return;
+    const TensorType& t = g_.type(v);
+    const IndexMap row_major = IndexMap::Identity(t.rank());
+    std::vector<double> costs;
+    for (const State& s : StatesOf(v)) {
+      const bool have =
+          SameBytes(t, s.stored, row_major) || (s.copy && SameBytes(t, *s.copy, row_major));
+      costs.push_back(have ? 0 : cost_.Copy(WithLayout(t, s.stored), t));
+    }
+    problem_.AddCost(variable_.at(static_cast<size_t>(v)), std::move(costs));
+  }
+
+  // Inserts the copies; every reader takes what is cheaper for it.
+  bool Write() {
+    bool changed = false;
+    std::vector<Node> nodes;
+    for (Node& n : g_.nodes) {
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        const ValueId x = n.inputs[i];
+        if (x == kNoValue || g_.constant(x)) continue;
+        bool use_copy = false;
+        BestRead(n, i, StatesOf(x)[0], g_.type(n.outputs[0]).layout, &use_copy);
+        if (!use_copy) continue;
+        n.inputs[i] = CopyOf(x, n.label, nodes);
+        changed = true;
+      }
+      for (ValueId o : n.outputs) changed |= !g_.type(o).layout.IsIdentity();
+      nodes.push_back(std::move(n));
+    }
+    for (GraphOutput& o : g_.outputs) {
+      if (g_.type(o.value).IsRowMajor()) continue;
+      if (!StatesOf(o.value)[0].copy || !StatesOf(o.value)[0].copy->IsIdentity())
+        states_[static_cast<size_t>(o.value)][0].copy = IndexMap::Identity(g_.type(o.value).rank());
+      o.value = CopyOf(o.value, o.name, nodes);
+      changed = true;
+    }
+    g_.nodes = std::move(nodes);
+    return changed;
+  }
+
+  ValueId CopyOf(ValueId x, const std::string& label, std::vector<Node>& nodes) {
+    const IndexMap layout = *StatesOf(x)[0].copy;
+    for (ValueId made : copies_[x]) {
+      if (SameBytes(g_.type(x), g_.type(made).layout, layout)) return made;
+    }
+    const ValueId copy =
+        g_.AddValue(g_.values[x].name + (layout.IsIdentity() ? "_row_major" : "_channels_last"),
+                    WithLayout(g_.type(x), layout));
+    nodes.push_back(CopyNode(g_, x, copy, label));
+    copies_[x].push_back(copy);
+    return copy;
+  }
+
+  Graph& g_;
+  const LayoutCost& cost_;
+  MinSum problem_;
+  std::vector<std::vector<State>> states_;  // per value; empty for constants; one once chosen
+  std::map<size_t, int> variable_;
+  std::map<ValueId, std::vector<ValueId>> copies_;
+};
+
 }  // namespace
 
 StatusOr<bool> AssignLayouts(Graph& g) {
-  bool changed = false;
-  std::vector<Node> nodes;
-  std::map<ValueId, ValueId> copies;  // of values that several convolutions read
-  for (Node& n : g.nodes) {
-    if (n.op->layout == LayoutRole::kChannelsLast) {
-      const ValueId x = n.inputs[0];
-      const TensorType t = g.type(x);
-      TensorType wanted = t;
-      if (t.rank() == 4) wanted.layout = ChannelsLast();
-      // Where only unit extents stand elsewhere the bytes are the same already.
-      const bool differs = t.rank() == 4 && SignificantOrder(wanted) != SignificantOrder(t);
-      if (differs && t.shape[1] > kFewChannels) {
-        auto [it, fresh] = copies.try_emplace(x, kNoValue);
-        if (fresh) {
-          it->second = g.AddValue(g.values[x].name + "_channels_last", wanted);
-          nodes.push_back(Copy(g, x, it->second, n.label));
-        }
-        n.inputs[0] = it->second;
-        changed = true;
-      }
-    }
-    for (ValueId o : n.outputs) {
-      expr::IndexMap layout = ChooseLayout(g, n, g.type(o));
-      TensorType& type = g.values[o].type;
-      type.layout = std::move(layout);
-      // One spelling for equal bytes, so that workloads that differ in the name of a layout are
-      // one.
-      if (type.IsRowMajor()) type.layout = expr::IndexMap::Identity(type.rank());
-      changed |= !type.layout.IsIdentity();
-    }
-    nodes.push_back(std::move(n));
-  }
-  // Graph outputs: row-major, by a copy where the bytes differ.
-  for (GraphOutput& o : g.outputs) {
-    const TensorType t = g.type(o.value);
-    if (t.IsRowMajor()) continue;
-    const ValueId copy =
-        g.AddValue(g.values[o.value].name + "_row_major", TensorType::Of(t.dtype, t.shape));
-    nodes.push_back(Copy(g, o.value, copy, o.name));
-    o.value = copy;
-    changed = true;
-  }
-  g.nodes = std::move(nodes);
-  return changed;
+  double ignored = 0;
+  return Selection(g, RooflineLayoutCost()).Run(&ignored);
+}
+
+StatusOr<double> SelectLayouts(Graph& g, const LayoutCost& cost) {
+  double total = 0;
+  Selection(g, cost).Run(&total);
+  return total;
 }
 
 StatusOr<bool> MarkViews(Graph& g) {
@@ -143,7 +279,7 @@ StatusOr<bool> SeparateOutputs(Graph& g) {
     }
     const ValueId copy = g.AddValue(g.values[o.value].name + "_output",
                                     TensorType::Of(g.type(o.value).dtype, g.type(o.value).shape));
-    g.nodes.push_back(Copy(g, o.value, copy, o.name));
+    g.nodes.push_back(CopyNode(g, o.value, copy, o.name));
     o.value = copy;
     changed = true;
   }

@@ -59,6 +59,9 @@ StatusOr<bool> MergeEqualNodes(Graph& g);
 StatusOr<bool> QdqToInteger(Graph& g);
 StatusOr<bool> FoldZeroPoints(Graph& g);
 StatusOr<bool> AssignLayouts(Graph& g);
+// The same with other costs; what the selection costs by them.
+class LayoutCost;
+StatusOr<double> SelectLayouts(Graph& g, const LayoutCost& cost);
 StatusOr<bool> MarkViews(Graph& g);
 StatusOr<bool> SeparateOutputs(Graph& g);
 
