@@ -15,7 +15,7 @@
 #include <cmath>
 
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
@@ -40,8 +40,8 @@ bool AllFinite(const std::vector<double>& v) {
 }
 
 // The elements of a constant that broadcasts into `x` along one dimension at most.
-std::optional<std::vector<double>> PerChannel(const Rewriter& r, ValueId c, const TensorType& x,
-                                              int* axis) {
+std::optional<std::vector<double>> PerChannel(const PatternRewriter& r, ValueId c,
+                                              const TensorType& x, int* axis) {
   const std::vector<int64_t>& shape = r.type(c).shape;
   if (shape.size() > x.shape.size()) return std::nullopt;
   *axis = -1;
@@ -56,7 +56,7 @@ std::optional<std::vector<double>> PerChannel(const Rewriter& r, ValueId c, cons
   return values;
 }
 
-std::optional<ScaleShift> FromBatchNorm(const Rewriter& r, const Node& n) {
+std::optional<ScaleShift> FromBatchNorm(const PatternRewriter& r, const Node& n) {
   for (size_t i = 1; i < n.inputs.size(); ++i) {
     if (!r.constant(n.inputs[i])) return std::nullopt;
   }
@@ -71,7 +71,7 @@ std::optional<ScaleShift> FromBatchNorm(const Rewriter& r, const Node& n) {
   return f;
 }
 
-std::optional<ScaleShift> AsScaleShift(const Rewriter& r, const Node& n) {
+std::optional<ScaleShift> AsScaleShift(const PatternRewriter& r, const Node& n) {
   if (!IsFoldable(r.type(n.outputs[0]).dtype)) return std::nullopt;
   if (n.op->name == "BatchNormalization") return FromBatchNorm(r, n);
   const bool mul = n.op->name == "Mul", div = n.op->name == "Div", add = n.op->name == "Add",
@@ -96,7 +96,7 @@ std::optional<ScaleShift> AsScaleShift(const Rewriter& r, const Node& n) {
 // Element i of a weight tensor belongs to this index of the dimension that is scaled.
 using ChannelOf = std::function<size_t(size_t)>;
 
-ValueId Scaled(Rewriter& r, ValueId w, const ScaleShift& f, const ChannelOf& channel) {
+ValueId Scaled(PatternRewriter& r, ValueId w, const ScaleShift& f, const ChannelOf& channel) {
   if (!f.scales) return w;
   std::vector<double> values = r.constant(w)->Doubles();
   for (size_t i = 0; i < values.size(); ++i) values[i] *= f.K(channel(i));
@@ -104,7 +104,8 @@ ValueId Scaled(Rewriter& r, ValueId w, const ScaleShift& f, const ChannelOf& cha
   return r.Constant(r.graph().values[w].name + "_scaled", type.dtype, type.shape, values);
 }
 
-ValueId Bias(Rewriter& r, ValueId w, ValueId bias, int64_t channels, const ScaleShift& f) {
+ValueId FoldedBias(PatternRewriter& r, ValueId w, ValueId bias, int64_t channels,
+                   const ScaleShift& f) {
   if (bias == kNoValue && !f.shifts) return kNoValue;
   std::vector<double> b = bias != kNoValue ? r.constant(bias)->Doubles()
                                            : std::vector<double>(static_cast<size_t>(channels), 0);
@@ -119,7 +120,7 @@ struct Contraction {
   ValueId x = kNoValue, w = kNoValue, bias = kNoValue;
 };
 
-std::optional<Contraction> ContractionAt(const Rewriter& r, ValueId v) {
+std::optional<Contraction> ContractionAt(const PatternRewriter& r, ValueId v) {
   const Node* n = r.Producer(v);
   if (n == nullptr || !r.Alone(v)) return std::nullopt;
   Contraction c{n->op->name, n->label, n->attrs, n->inputs[0], kNoValue, kNoValue};
@@ -133,7 +134,7 @@ std::optional<Contraction> ContractionAt(const Rewriter& r, ValueId v) {
 }
 
 // Into what computes f.x.
-StatusOr<bool> FoldBackwards(Rewriter& r, Node& n, const ScaleShift& f) {
+StatusOr<bool> FoldBackwards(PatternRewriter& r, Node& n, const ScaleShift& f) {
   const auto c = ContractionAt(r, f.x);
   if (!c) return false;
   const std::vector<int64_t> w = r.type(c->w).shape;
@@ -164,14 +165,14 @@ StatusOr<bool> FoldBackwards(Rewriter& r, Node& n, const ScaleShift& f) {
   if (f.axis >= 0 && f.axis != (by_last ? rank - 1 : 1)) return false;
   if (c->bias != kNoValue && r.type(c->bias).shape != std::vector<int64_t>{channels}) return false;
   std::vector<ValueId> inputs = {c->x, Scaled(r, c->w, f, channel)};
-  const ValueId bias = Bias(r, c->w, c->bias, channels, f);
+  const ValueId bias = FoldedBias(r, c->w, c->bias, channels, f);
   if (bias != kNoValue) inputs.push_back(bias);
   WHET_RETURN_IF_ERROR(r.Become(n, c->op, std::move(inputs), c->attrs));
   n.label = JoinLabels(c->label, n.label);
   return true;
 }
 
-bool AllZero(const std::vector<int64_t>& v) {
+bool HasNoPadding(const std::vector<int64_t>& v) {
   for (int64_t p : v) {
     if (p != 0) return false;
   }
@@ -179,14 +180,14 @@ bool AllZero(const std::vector<int64_t>& v) {
 }
 
 // A convolution takes in what is done to its input.
-StatusOr<bool> FoldForwards(Rewriter& r, Node& n) {
+StatusOr<bool> FoldForwards(PatternRewriter& r, Node& n) {
   const Node* before = r.Producer(n.inputs[0]);
   if (before == nullptr || !r.Alone(n.inputs[0]) || !r.constant(n.inputs[1])) return false;
   const ValueId bias = n.inputs.size() > 2 ? n.inputs[2] : kNoValue;
   if (bias != kNoValue && !r.constant(bias)) return false;
   const auto f = AsScaleShift(r, *before);
   if (!f || f->axis > 1 || f->axis == 0) return false;
-  if (f->shifts && !AllZero(n.attrs.Ints("pads"))) return false;
+  if (f->shifts && !HasNoPadding(n.attrs.Ints("pads"))) return false;
   const std::string label = before->label;
   const ValueId w = n.inputs[1];
   const std::vector<int64_t> shape = r.type(w).shape;
@@ -218,7 +219,7 @@ std::vector<int64_t> ChannelShape(size_t elements, int axis, int rank) {
   return shape;
 }
 
-StatusOr<bool> WriteMulAdd(Rewriter& r, Node& n, const ScaleShift& f) {
+StatusOr<bool> WriteMulAdd(PatternRewriter& r, Node& n, const ScaleShift& f) {
   const TensorType type = r.type(f.x);
   const ValueId k = r.Constant(n.label + "_scale", type.dtype,
                                ChannelShape(f.k.size(), f.axis, type.rank()), f.k);
@@ -246,7 +247,7 @@ std::optional<ScaleShift> Compose(const ScaleShift& first, const ScaleShift& sec
   return f;
 }
 
-StatusOr<bool> Merge(Rewriter& r, Node& n, const ScaleShift& second) {
+StatusOr<bool> MergeScaleShift(PatternRewriter& r, Node& n, const ScaleShift& second) {
   const Node* before = r.Producer(second.x);
   if (before == nullptr || !r.Alone(second.x)) return false;
   const auto first = AsScaleShift(r, *before);
@@ -273,7 +274,7 @@ StatusOr<bool> Merge(Rewriter& r, Node& n, const ScaleShift& second) {
   return true;
 }
 
-StatusOr<bool> Fold(Rewriter& r, Node& n) {
+StatusOr<bool> FoldScaleShiftNode(PatternRewriter& r, Node& n) {
   if (n.op->name == "Conv") {
     bool changed = false;
     while (true) {
@@ -287,11 +288,11 @@ StatusOr<bool> Fold(Rewriter& r, Node& n) {
   WHET_ASSIGN_OR_RETURN(const bool folded, FoldBackwards(r, n, *f));
   if (folded) return true;
   if (n.op->name == "BatchNormalization") return WriteMulAdd(r, n, *f);
-  return Merge(r, n, *f);
+  return MergeScaleShift(r, n, *f);
 }
 
 }  // namespace
 
-StatusOr<bool> FoldScaleShift(Graph& g) { return Rewriter(g).Run(Fold); }
+StatusOr<bool> FoldScaleShift(Graph& g) { return PatternRewriter(g).Run(FoldScaleShiftNode); }
 
 }  // namespace whet::graph

@@ -1,7 +1,7 @@
 // Cast(Cast(x)) -> Cast(x) where the type in between holds every value of x's type exactly; the
 // outer cast is the identity, and goes, when it leads back.
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
@@ -32,7 +32,7 @@ bool Holds(DType a, DType b) {
   return value_bits <= SizeOf(b) * 8 - (IsSigned(b) ? 1 : 0);
 }
 
-StatusOr<bool> Merge(Rewriter& r, Node& n) {
+StatusOr<bool> MergeCast(PatternRewriter& r, Node& n) {
   if (n.op->name != "Cast") return false;
   const Node* inner = r.Producer(n.inputs[0], "Cast");
   if (inner == nullptr) return false;
@@ -50,6 +50,6 @@ StatusOr<bool> Merge(Rewriter& r, Node& n) {
 
 }  // namespace
 
-StatusOr<bool> MergeCasts(Graph& g) { return Rewriter(g).Run(Merge); }
+StatusOr<bool> MergeCasts(Graph& g) { return PatternRewriter(g).Run(MergeCast); }
 
 }  // namespace whet::graph

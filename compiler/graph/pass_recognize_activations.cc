@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
@@ -24,7 +24,7 @@ struct ScalarOp {
   double c = 0;
   bool constant_first = false;
 };
-std::optional<ScalarOp> SplitScalar(const Rewriter& r, const Node* n, std::string_view op) {
+std::optional<ScalarOp> SplitScalar(const PatternRewriter& r, const Node* n, std::string_view op) {
   if (n == nullptr || n->op->name != op) return std::nullopt;
   const auto split = SplitConstant(r, *n);
   if (!split || r.type(split->x).shape != r.type(n->outputs[0]).shape) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<ScalarOp> SplitScalar(const Rewriter& r, const Node* n, std::strin
 }
 
 // v == x * c, or x / (1 / c).
-std::optional<ScalarOp> AsScaled(const Rewriter& r, const Node* n) {
+std::optional<ScalarOp> AsScaled(const PatternRewriter& r, const Node* n) {
   if (auto m = SplitScalar(r, n, "Mul")) return m;
   auto d = SplitScalar(r, n, "Div");
   if (!d || d->constant_first || d->c == 0) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<ScalarOp> AsScaled(const Rewriter& r, const Node* n) {
   return d;
 }
 
-std::optional<ScalarOp> AsShifted(const Rewriter& r, const Node* n) {
+std::optional<ScalarOp> AsShifted(const PatternRewriter& r, const Node* n) {
   if (auto a = SplitScalar(r, n, "Add")) return a;
   auto s = SplitScalar(r, n, "Sub");
   if (!s || s->constant_first) return std::nullopt;
@@ -50,7 +50,7 @@ std::optional<ScalarOp> AsShifted(const Rewriter& r, const Node* n) {
   return s;
 }
 
-StatusOr<bool> MinMaxToClip(Rewriter& r, Node& n) {
+StatusOr<bool> MinMaxToClip(PatternRewriter& r, Node& n) {
   const bool min_outside = n.op->name == "Min";
   const auto outer = SplitScalar(r, &n, min_outside ? "Min" : "Max");
   if (!outer) return false;
@@ -77,7 +77,7 @@ struct Ramp {
   ValueId x = kNoValue;
   double b = 0, h = 0;
 };
-std::optional<Ramp> AsRamp(const Rewriter& r, ValueId v) {
+std::optional<Ramp> AsRamp(const PatternRewriter& r, ValueId v) {
   const auto clip = AsClip(r.Producer(v));
   if (!clip || clip->low != 0 || !(clip->high > 0) || !std::isfinite(clip->high))
     return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<Ramp> AsRamp(const Rewriter& r, ValueId v) {
   return Ramp{shifted->x, shifted->c, clip->high};
 }
 
-StatusOr<bool> ToHardSigmoid(Rewriter& r, Node& n) {
+StatusOr<bool> ToHardSigmoid(PatternRewriter& r, Node& n) {
   if (!IsFloat(r.type(n.outputs[0]).dtype)) return false;
   if (const auto scaled = AsScaled(r, &n)) {
     const auto ramp = AsRamp(r, scaled->x);
@@ -106,7 +106,7 @@ StatusOr<bool> ToHardSigmoid(Rewriter& r, Node& n) {
   return true;
 }
 
-StatusOr<bool> ToHardSwish(Rewriter& r, Node& n) {
+StatusOr<bool> ToHardSwish(PatternRewriter& r, Node& n) {
   // x * HardSigmoid(x)
   if (n.op->name == "Mul") {
     for (int i : {0, 1}) {
@@ -133,7 +133,7 @@ StatusOr<bool> ToHardSwish(Rewriter& r, Node& n) {
 }
 
 // Relu(x) or Max(x, 0), or the Min likewise.
-ValueId HalfOf(const Rewriter& r, ValueId v, bool positive) {
+ValueId HalfOf(const PatternRewriter& r, ValueId v, bool positive) {
   if (positive) {
     if (const Node* relu = r.Producer(v, "Relu")) return relu->inputs[0];
   }
@@ -146,7 +146,7 @@ struct NegativeHalf {
   ValueId x = kNoValue, slope = kNoValue;
   bool negated = false;
 };
-std::optional<NegativeHalf> AsNegativeHalf(const Rewriter& r, ValueId v) {
+std::optional<NegativeHalf> AsNegativeHalf(const PatternRewriter& r, ValueId v) {
   const Node* mul = r.Producer(v, "Mul");
   const auto split = mul ? SplitConstant(r, *mul) : std::nullopt;
   if (!split || r.type(split->x).shape != r.type(v).shape) return std::nullopt;
@@ -160,7 +160,7 @@ std::optional<NegativeHalf> AsNegativeHalf(const Rewriter& r, ValueId v) {
   return NegativeHalf{minus->x, split->constant, true};
 }
 
-StatusOr<bool> ToPRelu(Rewriter& r, Node& n) {
+StatusOr<bool> ToPRelu(PatternRewriter& r, Node& n) {
   const bool sub = n.op->name == "Sub";
   if (!sub && n.op->name != "Add") return false;
   for (int i : {0, 1}) {
@@ -182,7 +182,7 @@ StatusOr<bool> ToPRelu(Rewriter& r, Node& n) {
 }
 
 // The factors of a product, scalars multiplied into `c`.
-void Factors(const Rewriter& r, ValueId v, int depth, double* c, std::vector<ValueId>* out) {
+void Factors(const PatternRewriter& r, ValueId v, int depth, double* c, std::vector<ValueId>* out) {
   const Node* n = r.Producer(v);
   if (const auto scaled = AsScaled(r, n)) {
     *c *= scaled->c;
@@ -196,7 +196,7 @@ void Factors(const Rewriter& r, ValueId v, int depth, double* c, std::vector<Val
   out->push_back(v);
 }
 
-StatusOr<bool> ToGelu(Rewriter& r, Node& n) {
+StatusOr<bool> ToGelu(PatternRewriter& r, Node& n) {
   const OpRecord* gelu = r.Find("Gelu");
   if (gelu == nullptr || !gelu->infer || n.op->name != "Mul") return false;
   double c = 1;
@@ -221,7 +221,7 @@ StatusOr<bool> ToGelu(Rewriter& r, Node& n) {
   return false;
 }
 
-StatusOr<bool> Simplify(Rewriter& r, Node& n) {
+StatusOr<bool> SimplifyArithmetic(PatternRewriter& r, Node& n) {
   const auto scaled = AsScaled(r, &n);
   const auto shifted = AsShifted(r, &n);
   const auto power = SplitScalar(r, &n, "Pow");
@@ -237,8 +237,9 @@ StatusOr<bool> Simplify(Rewriter& r, Node& n) {
   return false;
 }
 
-StatusOr<bool> Recognize(Rewriter& r, Node& n) {
-  for (auto pattern : {Simplify, MinMaxToClip, ToHardSigmoid, ToHardSwish, ToPRelu, ToGelu}) {
+StatusOr<bool> RecognizeActivation(PatternRewriter& r, Node& n) {
+  for (auto pattern :
+       {SimplifyArithmetic, MinMaxToClip, ToHardSigmoid, ToHardSwish, ToPRelu, ToGelu}) {
     WHET_ASSIGN_OR_RETURN(const bool changed, pattern(r, n));
     if (changed) return true;
   }
@@ -247,6 +248,8 @@ StatusOr<bool> Recognize(Rewriter& r, Node& n) {
 
 }  // namespace
 
-StatusOr<bool> RecognizeActivations(Graph& g) { return Rewriter(g).Run(Recognize); }
+StatusOr<bool> RecognizeActivations(Graph& g) {
+  return PatternRewriter(g).Run(RecognizeActivation);
+}
 
 }  // namespace whet::graph

@@ -9,20 +9,20 @@
 #include <cmath>
 
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
 
 // The reduction of `x` that keeps its axes and computes `v`; null when it is none.
-const Node* KeptReduction(const Rewriter& r, ValueId v, std::string_view op, ValueId x) {
+const Node* KeptReduction(const PatternRewriter& r, ValueId v, std::string_view op, ValueId x) {
   const Node* n = r.Producer(v, op);
   const bool matches = n != nullptr && n->inputs[0] == x && n->attrs.Int("keepdims") != 0 &&
                        !n->attrs.Ints("axes").empty();
   return matches ? n : nullptr;
 }
 
-StatusOr<bool> ToSoftmax(Rewriter& r, Node& n) {
+StatusOr<bool> ToSoftmax(PatternRewriter& r, Node& n) {
   if (n.op->name != "Div") return false;
   const ValueId e = n.inputs[0];
   const Node* exp = r.Producer(e, "Exp");
@@ -44,7 +44,7 @@ struct Normalized {
   std::vector<int64_t> axes;
   double epsilon = 0;
 };
-std::optional<Normalized> AsNormalized(const Rewriter& r, const Node& n) {
+std::optional<Normalized> AsNormalized(const PatternRewriter& r, const Node& n) {
   Normalized result;
   ValueId deviation = kNoValue;
   if (n.op->name == "Div") {
@@ -76,7 +76,7 @@ std::optional<Normalized> AsNormalized(const Rewriter& r, const Node& n) {
 
 bool IsSingleOrDouble(DType t) { return t == DType::kF32 || t == DType::kF64; }
 
-StatusOr<bool> ToNormalization(Rewriter& r, Node& n) {
+StatusOr<bool> ToNormalization(PatternRewriter& r, Node& n) {
   const auto f = AsNormalized(r, n);
   if (!f || !IsSingleOrDouble(r.type(f->d).dtype) || f->axes.empty() ||
       r.type(f->d).shape != r.type(n.outputs[0]).shape)
@@ -96,7 +96,7 @@ StatusOr<bool> ToNormalization(Rewriter& r, Node& n) {
 }
 
 // A scale or shift that follows a normalisation becomes its parameter.
-StatusOr<bool> TakeParameter(Rewriter& r, Node& n) {
+StatusOr<bool> TakeParameter(PatternRewriter& r, Node& n) {
   const bool mul = n.op->name == "Mul", add = n.op->name == "Add";
   const auto split = mul || add ? SplitConstant(r, n) : std::nullopt;
   const Node* norm = split && r.Alone(split->x) ? r.Producer(split->x) : nullptr;
@@ -117,7 +117,7 @@ StatusOr<bool> TakeParameter(Rewriter& r, Node& n) {
   return true;
 }
 
-StatusOr<bool> ToPool(Rewriter& r, Node& n) {
+StatusOr<bool> ToPool(PatternRewriter& r, Node& n) {
   if (n.op->name != "ReduceMean" || n.attrs.Ints("axes") != std::vector<int64_t>{2, 3} ||
       r.type(n.inputs[0]).rank() != 4 || !IsSingleOrDouble(r.type(n.inputs[0]).dtype))
     return false;
@@ -134,7 +134,7 @@ StatusOr<bool> ToPool(Rewriter& r, Node& n) {
   return true;
 }
 
-StatusOr<bool> Recognize(Rewriter& r, Node& n) {
+StatusOr<bool> RecognizeReduction(PatternRewriter& r, Node& n) {
   for (auto pattern : {ToSoftmax, ToNormalization, TakeParameter, ToPool}) {
     WHET_ASSIGN_OR_RETURN(const bool changed, pattern(r, n));
     if (changed) return true;
@@ -144,6 +144,6 @@ StatusOr<bool> Recognize(Rewriter& r, Node& n) {
 
 }  // namespace
 
-StatusOr<bool> RecognizeReductions(Graph& g) { return Rewriter(g).Run(Recognize); }
+StatusOr<bool> RecognizeReductions(Graph& g) { return PatternRewriter(g).Run(RecognizeReduction); }
 
 }  // namespace whet::graph

@@ -4,12 +4,12 @@
 //   f(R(x), c) = R(f(x, c))  c a single number, or a vector along the last dimension, which stayed
 // Only reshapes that have no other reader.
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
 
-const Node* ReshapeOf(const Rewriter& r, ValueId v) {
+const Node* ReshapeOf(const PatternRewriter& r, ValueId v) {
   const Node* n = r.Producer(v);
   return n != nullptr && n->op->view == ViewRole::kReshape && n->op->name == "Reshape" && r.Alone(v)
              ? n
@@ -24,7 +24,7 @@ bool KeepsMeaning(const TensorType& c, const std::vector<int64_t>& from,
          c.shape[0] == to.back();
 }
 
-StatusOr<bool> Sink(Rewriter& r, Node& n) {
+StatusOr<bool> SinkReshape(PatternRewriter& r, Node& n) {
   if (n.outputs.size() != 1) return false;
   const bool unary = n.op->kind == FusionKind::kElementwise && n.inputs.size() == 1;
   if (!unary && !(n.op->kind == FusionKind::kBroadcast && n.op->attrs.empty())) return false;
@@ -56,6 +56,6 @@ StatusOr<bool> Sink(Rewriter& r, Node& n) {
 
 }  // namespace
 
-StatusOr<bool> SinkReshapes(Graph& g) { return Rewriter(g).Run(Sink); }
+StatusOr<bool> SinkReshapes(Graph& g) { return PatternRewriter(g).Run(SinkReshape); }
 
 }  // namespace whet::graph

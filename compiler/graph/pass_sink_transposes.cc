@@ -11,7 +11,7 @@
 
 #include "compiler/graph/evaluate.h"
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 using Perm = std::vector<int64_t>;
 
 // perm of the transpose that computes `v` for one reader only; null when it is none.
-const Perm* TransposeOf(const Rewriter& r, ValueId v, ValueId* x) {
+const Perm* TransposeOf(const PatternRewriter& r, ValueId v, ValueId* x) {
   const Node* n = r.Producer(v);
   if (n == nullptr || n->op->view != ViewRole::kTranspose || !r.Alone(v)) return nullptr;
   *x = n->inputs[0];
@@ -34,7 +34,8 @@ std::vector<int64_t> Before(const std::vector<int64_t>& shape, const Perm& perm)
 }
 
 // A constant that broadcasts into a transposed value, as it broadcasts into the untransposed one.
-StatusOr<ValueId> Untransposed(Rewriter& r, ValueId c, const Perm& perm, const std::string& label) {
+StatusOr<ValueId> Untransposed(PatternRewriter& r, ValueId c, const Perm& perm,
+                               const std::string& label) {
   if (r.type(c).num_elements() == 1) return c;
   std::vector<int64_t> shape = r.type(c).shape;
   shape.insert(shape.begin(), perm.size() - shape.size(), 1);
@@ -46,7 +47,7 @@ StatusOr<ValueId> Untransposed(Rewriter& r, ValueId c, const Perm& perm, const s
 }
 
 // Element by element, whatever the axes mean: attributes of broadcasting operators may name one.
-bool IsAxisFree(const Rewriter& r, const Node& n) {
+bool IsAxisFree(const PatternRewriter& r, const Node& n) {
   if (n.outputs.size() != 1) return false;
   if (n.op->kind == FusionKind::kElementwise && n.inputs.size() == 1)
     return r.type(n.inputs[0]).shape == r.type(n.outputs[0]).shape;
@@ -54,15 +55,15 @@ bool IsAxisFree(const Rewriter& r, const Node& n) {
 }
 
 // `n` computes on `inputs` instead; its result is transposed after that.
-StatusOr<bool> Sink(Rewriter& r, Node& n, std::vector<ValueId> inputs, Attrs attrs,
-                    const Perm& perm) {
+StatusOr<bool> SinkBelow(PatternRewriter& r, Node& n, std::vector<ValueId> inputs, Attrs attrs,
+                         const Perm& perm) {
   WHET_ASSIGN_OR_RETURN(const ValueId y,
                         r.Emit(n.op->name, std::move(inputs), std::move(attrs), n.label));
   WHET_RETURN_IF_ERROR(r.Become(n, "Transpose", {y}, {{"perm", perm}}));
   return true;
 }
 
-StatusOr<bool> SinkElementwise(Rewriter& r, Node& n) {
+StatusOr<bool> SinkElementwise(PatternRewriter& r, Node& n) {
   if (!IsAxisFree(r, n)) return false;
   Perm perm;
   std::vector<ValueId> inputs(n.inputs.size(), kNoValue);
@@ -84,10 +85,10 @@ StatusOr<bool> SinkElementwise(Rewriter& r, Node& n) {
     WHET_ASSIGN_OR_RETURN(inputs[i], Untransposed(r, n.inputs[i], perm, n.label));
   }
   const Attrs attrs = n.attrs;
-  return Sink(r, n, std::move(inputs), attrs, perm);
+  return SinkBelow(r, n, std::move(inputs), attrs, perm);
 }
 
-StatusOr<bool> SinkConcat(Rewriter& r, Node& n) {
+StatusOr<bool> SinkConcat(PatternRewriter& r, Node& n) {
   if (n.op->name != "Concat") return false;
   Perm perm;
   std::vector<ValueId> inputs;
@@ -99,11 +100,11 @@ StatusOr<bool> SinkConcat(Rewriter& r, Node& n) {
     inputs.push_back(x);
   }
   const int64_t axis = perm[static_cast<size_t>(n.attrs.Int("axis"))];
-  return Sink(r, n, std::move(inputs), {{"axis", axis}}, perm);
+  return SinkBelow(r, n, std::move(inputs), {{"axis", axis}}, perm);
 }
 
 // Operators whose attributes speak of axes or have an element per axis.
-StatusOr<bool> SinkRenamed(Rewriter& r, Node& n) {
+StatusOr<bool> SinkRenamed(PatternRewriter& r, Node& n) {
   const bool softmax = n.op->name == "Softmax", pad = n.op->name == "Pad",
              slice = n.op->name == "Slice";
   if ((!softmax && !pad && !slice) || n.inputs.size() != 1) return false;
@@ -125,10 +126,10 @@ StatusOr<bool> SinkRenamed(Rewriter& r, Node& n) {
     for (const char* name : {"starts", "sizes", "steps"})
       attrs.Set(name, Before(n.attrs.Ints(name), perm));
   }
-  return Sink(r, n, {x}, std::move(attrs), perm);
+  return SinkBelow(r, n, {x}, std::move(attrs), perm);
 }
 
-StatusOr<bool> SinkReduce(Rewriter& r, Node& n) {
+StatusOr<bool> SinkReduce(PatternRewriter& r, Node& n) {
   if (n.op->kind != FusionKind::kReduction || n.inputs.size() != 1 || n.outputs.size() != 1 ||
       n.op->attrs.size() != 2 || n.attrs.Find("axes") == nullptr ||
       n.attrs.Find("keepdims") == nullptr)
@@ -143,7 +144,7 @@ StatusOr<bool> SinkReduce(Rewriter& r, Node& n) {
   std::sort(renamed.begin(), renamed.end());
   Attrs attrs = n.attrs;
   attrs.Set("axes", renamed);
-  if (n.attrs.Int("keepdims") != 0) return Sink(r, n, {x}, std::move(attrs), perm);
+  if (n.attrs.Int("keepdims") != 0) return SinkBelow(r, n, {x}, std::move(attrs), perm);
   // What is left of the permutation, over the dimensions that are left.
   std::vector<int64_t> left(perm.size(), -1);
   for (int64_t d = 0, next = 0; d < static_cast<int64_t>(perm.size()); ++d) {
@@ -154,10 +155,10 @@ StatusOr<bool> SinkReduce(Rewriter& r, Node& n) {
   for (int64_t d : perm) {
     if (left[static_cast<size_t>(d)] >= 0) rest.push_back(left[static_cast<size_t>(d)]);
   }
-  return Sink(r, n, {x}, std::move(attrs), rest);
+  return SinkBelow(r, n, {x}, std::move(attrs), rest);
 }
 
-StatusOr<bool> SinkAny(Rewriter& r, Node& n) {
+StatusOr<bool> SinkAny(PatternRewriter& r, Node& n) {
   for (auto pattern : {SinkElementwise, SinkConcat, SinkRenamed, SinkReduce}) {
     WHET_ASSIGN_OR_RETURN(const bool changed, pattern(r, n));
     if (changed) return true;
@@ -167,6 +168,6 @@ StatusOr<bool> SinkAny(Rewriter& r, Node& n) {
 
 }  // namespace
 
-StatusOr<bool> SinkTransposes(Graph& g) { return Rewriter(g).Run(SinkAny); }
+StatusOr<bool> SinkTransposes(Graph& g) { return PatternRewriter(g).Run(SinkAny); }
 
 }  // namespace whet::graph

@@ -1,10 +1,10 @@
-#include "compiler/graph/rewrite.h"
+#include "compiler/graph/pattern.h"
 
 #include "compiler/graph/passes.h"
 
 namespace whet::graph {
 
-Rewriter::Rewriter(Graph& g) : g_(g) {
+PatternRewriter::PatternRewriter(Graph& g) : g_(g) {
   Grow();
   for (const Node& n : g.nodes) {
     for (ValueId v : n.inputs) {
@@ -14,23 +14,23 @@ Rewriter::Rewriter(Graph& g) : g_(g) {
   for (const GraphOutput& o : g.outputs) uses_[o.value] += 2;
 }
 
-void Rewriter::Grow() {
+void PatternRewriter::Grow() {
   const size_t n = g_.values.size();
   for (size_t v = same_.size(); v < n; ++v) same_.push_back(static_cast<ValueId>(v));
   producer_.resize(n, -1);
   uses_.resize(n, 0);
 }
 
-const Node* Rewriter::Producer(ValueId v) const {
+const Node* PatternRewriter::Producer(ValueId v) const {
   return v == kNoValue || producer_[v] < 0 ? nullptr : &done_[static_cast<size_t>(producer_[v])];
 }
 
-const Node* Rewriter::Producer(ValueId v, std::string_view op) const {
+const Node* PatternRewriter::Producer(ValueId v, std::string_view op) const {
   const Node* n = Producer(v);
   return n != nullptr && n->op->name == op ? n : nullptr;
 }
 
-std::optional<double> Rewriter::Scalar(ValueId v) const {
+std::optional<double> PatternRewriter::Scalar(ValueId v) const {
   constexpr int64_t kFew = 4096;
   if (v == kNoValue || !constant(v) || type(v).num_elements() == 0 || type(v).num_elements() > kFew)
     return std::nullopt;
@@ -41,14 +41,14 @@ std::optional<double> Rewriter::Scalar(ValueId v) const {
   return values[0];
 }
 
-void Rewriter::Append(Node n) {
+void PatternRewriter::Append(Node n) {
   Grow();
   for (ValueId v : n.outputs) producer_[v] = static_cast<int>(done_.size());
   done_.push_back(std::move(n));
 }
 
-StatusOr<ValueId> Rewriter::Emit(std::string_view op, std::vector<ValueId> inputs, Attrs attrs,
-                                 std::string label, std::string_view name) {
+StatusOr<ValueId> PatternRewriter::Emit(std::string_view op, std::vector<ValueId> inputs,
+                                        Attrs attrs, std::string label, std::string_view name) {
   Node n;
   n.label = std::move(label);
   n.op = Find(op);
@@ -68,14 +68,15 @@ StatusOr<ValueId> Rewriter::Emit(std::string_view op, std::vector<ValueId> input
   return y;
 }
 
-ValueId Rewriter::Constant(std::string_view name, DType t, std::vector<int64_t> shape,
-                           const std::vector<double>& values) {
+ValueId PatternRewriter::Constant(std::string_view name, DType t, std::vector<int64_t> shape,
+                                  const std::vector<double>& values) {
   const ValueId v = g_.AddConstant(name, Constant::OfDoubles(t, std::move(shape), values));
   Grow();
   return v;
 }
 
-Status Rewriter::Become(Node& n, std::string_view op, std::vector<ValueId> inputs, Attrs attrs) {
+Status PatternRewriter::Become(Node& n, std::string_view op, std::vector<ValueId> inputs,
+                               Attrs attrs) {
   n.op = Find(op);
   WHET_CHECK(n.op != nullptr, "no operator {}", op);
   WHET_ASSIGN_OR_RETURN(n.attrs, FillAttrs(*n.op, std::move(attrs)));
@@ -86,14 +87,14 @@ Status Rewriter::Become(Node& n, std::string_view op, std::vector<ValueId> input
   return OkStatus();
 }
 
-void Rewriter::ReplaceBy(Node& n, ValueId v) {
+void PatternRewriter::ReplaceBy(Node& n, ValueId v) {
   const ValueId old = n.outputs[0];
   uses_[v] += uses_[old];
   same_[old] = v;
   n.op = nullptr;
 }
 
-StatusOr<bool> Rewriter::Run(const Pattern& f) {
+StatusOr<bool> PatternRewriter::Run(const Pattern& f) {
   bool changed = false;
   std::vector<Node> nodes = std::move(g_.nodes);
   g_.nodes.clear();
@@ -110,7 +111,7 @@ StatusOr<bool> Rewriter::Run(const Pattern& f) {
   return changed;
 }
 
-std::optional<WithConstant> SplitConstant(const Rewriter& r, const Node& n) {
+std::optional<WithConstant> SplitConstant(const PatternRewriter& r, const Node& n) {
   if (n.inputs.size() != 2 || n.inputs[0] == kNoValue || n.inputs[1] == kNoValue)
     return std::nullopt;
   const bool first = r.constant(n.inputs[0]) != nullptr,

@@ -16,9 +16,9 @@
 
 namespace whet::graph {
 
-class Rewriter {
+class PatternRewriter {
  public:
-  explicit Rewriter(Graph& g);
+  explicit PatternRewriter(Graph& g);
 
   Graph& graph() { return g_; }
   const Graph& graph() const { return g_; }
@@ -47,7 +47,7 @@ class Rewriter {
   void ReplaceBy(Node& n, ValueId v);
 
   // Calls `f` for every node; it returns whether it changed anything.
-  using Pattern = std::function<StatusOr<bool>(Rewriter&, Node&)>;
+  using Pattern = std::function<StatusOr<bool>(PatternRewriter&, Node&)>;
   StatusOr<bool> Run(const Pattern& f);
 
  private:
@@ -67,7 +67,7 @@ struct WithConstant {
   ValueId constant = kNoValue;
   bool constant_first = false;
 };
-std::optional<WithConstant> SplitConstant(const Rewriter& r, const Node& n);
+std::optional<WithConstant> SplitConstant(const PatternRewriter& r, const Node& n);
 
 // "a+b" of two labels, each once.
 std::string JoinLabels(const std::string& a, const std::string& b);
