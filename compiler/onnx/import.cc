@@ -62,6 +62,17 @@ Status ReadAttribute(const NodeProto& n, AttributeProto& a, Attrs* attrs,
     case AttributeProto::FLOATS:
       attrs->Set(a.name(), std::vector<double>(a.floats().begin(), a.floats().end()));
       return OkStatus();
+    case AttributeProto::STRINGS: {
+      // Names, by all operators that have such a list; as one string, separated by commas.
+      std::string joined;
+      for (const std::string& name : a.strings()) {
+        if (name.find(',') != std::string::npos)
+          return InvalidArgument("attribute '{}' holds '{}', which has a comma", a.name(), name);
+        joined += (joined.empty() ? "" : ",") + name;
+      }
+      attrs->Set(a.name(), joined);
+      return OkStatus();
+    }
     case AttributeProto::TENSOR: {
       auto c = TakeTensor(*a.mutable_t());
       if (!c.ok()) return Annotate(c.status(), fmt::format("attribute '{}'", a.name()));

@@ -1,6 +1,8 @@
 // ONNX's backend tests against the whole compiler.
 //   conformance_test [--shard I/N] [--filter GLOB] [--jobs N] [-v]
 //                              runs tests; one that passes or fails against expectations.txt fails
+//   conformance_test --vectors [--filter GLOB] [-v]
+//                              the same with our own vectors, all of which have to pass
 //   conformance_test --summary [--passed N --total N]
 //                              checks the numbers in expectations.txt, without running anything
 //   conformance_test --list    prints the tests and what is expected of them
@@ -35,7 +37,7 @@ constexpr unsigned kSecondsPerTest = 60;
 struct Flags {
   std::string filter = "*";
   int shard = 0, shards = 1, jobs = 1;
-  bool verbose = false, list = false, summary = false, write = false;
+  bool verbose = false, list = false, summary = false, write = false, vectors = false;
   int64_t passed = -1, total = -1;
 };
 
@@ -50,6 +52,8 @@ StatusOr<Flags> ParseFlags(int argc, char** argv) {
       f.list = true;
     } else if (flag == "--summary") {
       f.summary = true;
+    } else if (flag == "--vectors") {
+      f.vectors = true;
     } else if (flag == "--write-expectations") {
       f.write = true;
     } else if (++i >= argc) {
@@ -273,10 +277,14 @@ int Main(int argc, char** argv) {
   };
   const auto flags = ParseFlags(argc, argv);
   if (!flags.ok()) return fail(flags.status());
-  const auto tests = FindTests(Environment("WHET_ONNX_TESTDATA", WHET_ONNX_TESTDATA));
+  const std::string folder = Environment("WHET_CONFORMANCE_DIR", WHET_CONFORMANCE_DIR);
+  const auto tests = flags->vectors
+                         ? FindOwnVectors(folder + "/vectors")
+                         : FindTests(Environment("WHET_ONNX_TESTDATA", WHET_ONNX_TESTDATA));
   if (!tests.ok()) return fail(tests.status());
-  const std::string path =
-      Environment("WHET_CONFORMANCE_DIR", WHET_CONFORMANCE_DIR) + "/expectations.txt";
+  if (flags->vectors && (flags->summary || flags->write))
+    return fail(InvalidArgument("our own vectors have no expectations but to pass"));
+  const std::string path = folder + "/expectations.txt";
   auto expectations = ReadExpectations(path);
   if (!expectations.ok()) return fail(expectations.status());
   if (flags->list) {

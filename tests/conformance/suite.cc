@@ -22,6 +22,11 @@ StatusOr<std::string> ReadWhole(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
+void SortByName(std::vector<TestCase>& tests) {
+  std::sort(tests.begin(), tests.end(),
+            [](const TestCase& a, const TestCase& b) { return a.name < b.name; });
+}
+
 // What a model mentions, in any of its graphs.
 struct Mentioned {
   std::set<int> element_types;
@@ -75,21 +80,57 @@ StatusOr<std::vector<TestCase>> FindTests(const std::string& data) {
     return NotFound("no ONNX test data in '{}'; install libonnx-testdata or set WHET_ONNX_TESTDATA",
                     data);
   }
-  std::sort(tests.begin(), tests.end(),
-            [](const TestCase& a, const TestCase& b) { return a.name < b.name; });
+  SortByName(tests);
   return tests;
+}
+
+StatusOr<std::vector<TestCase>> FindOwnVectors(const std::string& folder) {
+  std::vector<TestCase> tests;
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder, error)) {
+    if (file.path().extension() != ".onnx") continue;
+    tests.push_back({"vectors/" + file.path().stem().string(), file.path().string()});
+  }
+  if (tests.empty()) return NotFound("no vectors in '{}'", folder);
+  SortByName(tests);
+  return tests;
+}
+
+// The values are initializers of one graph, under the names they have in the model.
+StatusOr<Vectors> ReadOwn(const fs::path& path, Vectors v) {
+  WHET_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(path));
+  GraphProto data;
+  if (!data.ParseFromString(bytes)) return InvalidArgument("'{}' does not parse", path.string());
+  auto find = [&](const std::string& name) -> StatusOr<std::string> {
+    for (const TensorProto& t : data.initializer()) {
+      if (t.name() == name) return t.SerializeAsString();
+    }
+    return NotFound("'{}' has no '{}'", path.string(), name);
+  };
+  for (const auto& i : v.input_infos) {
+    WHET_ASSIGN_OR_RETURN(std::string tensor, find(i.name()));
+    v.inputs.push_back(std::move(tensor));
+  }
+  for (const auto& o : v.model.graph().output()) {
+    WHET_ASSIGN_OR_RETURN(std::string tensor, find(o.name()));
+    v.outputs.push_back(std::move(tensor));
+  }
+  return v;
 }
 
 StatusOr<Vectors> ReadVectors(const TestCase& test) {
   Vectors v;
-  WHET_ASSIGN_OR_RETURN(const std::string model, ReadWhole(fs::path(test.folder) / "model.onnx"));
+  const bool own = test.path.ends_with(".onnx");
+  WHET_ASSIGN_OR_RETURN(const std::string model,
+                        ReadWhole(own ? fs::path(test.path) : fs::path(test.path) / "model.onnx"));
   if (!v.model.ParseFromString(model)) return InvalidArgument("model.onnx does not parse");
   std::set<std::string> initialized;
   for (const auto& t : v.model.graph().initializer()) initialized.insert(t.name());
   for (const auto& i : v.model.graph().input()) {
     if (!initialized.count(i.name())) v.input_infos.push_back(i);
   }
-  const fs::path set = fs::path(test.folder) / "test_data_set_0";
+  if (own) return ReadOwn(fs::path(test.path).replace_extension(".data"), std::move(v));
+  const fs::path set = fs::path(test.path) / "test_data_set_0";
   for (size_t k = 0; k < v.input_infos.size(); ++k) {
     WHET_ASSIGN_OR_RETURN(std::string bytes, ReadWhole(set / fmt::format("input_{}.pb", k)));
     v.inputs.push_back(std::move(bytes));

@@ -1,6 +1,6 @@
 // The vectors of ONNX's backend tests as Debian's libonnx-testdata installs them: folders
-// SUITE/test_NAME with model.onnx and test_data_set_0/{input,output}_k.pb. Single-threaded, for the
-// conformance test only.
+// SUITE/test_NAME with model.onnx and test_data_set_0/{input,output}_k.pb; and vectors of our own,
+// each in two files (see vectors/make_vectors.py). Single-threaded, for the conformance test only.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,12 +11,14 @@
 namespace whet::conformance {
 
 struct TestCase {
-  std::string name;    // "node/test_abs"
-  std::string folder;  // where it lies
+  std::string name;  // "node/test_abs"
+  std::string path;  // its folder; of our own vectors, the model
 };
 
 // All tests beneath `data`, by name. NotFound when there are none.
 StatusOr<std::vector<TestCase>> FindTests(const std::string& data);
+// Pairs NAME.onnx and NAME.data in `folder`, as tests "vectors/NAME".
+StatusOr<std::vector<TestCase>> FindOwnVectors(const std::string& folder);
 
 struct Vectors {
   onnx_schema::ModelProto model;

@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+"""Writes the vectors beside this file: NAME.onnx, a model, and NAME.data, a GraphProto whose initializers are the values
+of its inputs and outputs by name. They cover what ONNX's own vectors in Debian do not: attributes of recurrent
+operators, and the forms of operator sets 18 to 20.
+
+usage: make_vectors.py FOLDER-WITH-onnxruntime-node [NAME...]
+
+Needs python3-onnx, python3-numpy, Node and onnxruntime-node (`npm install --ignore-scripts onnxruntime-node@1.30.0` in
+that folder), which computes the outputs. Inputs come from a formula, so a second run writes the same bytes.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from onnx import GraphProto, TensorProto, helper, numpy_helper, save
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TYPES = {np.dtype("float32"): "float32", np.dtype("int64"): "int64", np.dtype("int32"): "int32",
+         np.dtype("uint8"): "uint8", np.dtype("int8"): "int8", np.dtype("bool"): "bool"}
+ARRAYS = {"float32": np.float32, "int64": np.int64, "int32": np.int32, "uint8": np.uint8, "int8": np.int8, "bool": bool}
+
+
+def wave(shape, seed, scale=0.8):
+    count = int(np.prod(shape))
+    return (np.sin(1.7 * np.arange(count) + seed) * scale).astype(np.float32).reshape(shape)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+class Case:
+    """One node. `inputs`: (name, array) or None for one left out; names in `constants` become initializers."""
+
+    def __init__(self, name, opset, op, inputs, outputs=("y",), constants=(), **attributes):
+        self.name, self.inputs, self.outputs = name, [i for i in inputs if i], list(outputs)
+        node = helper.make_node(op, [i[0] if i else "" for i in inputs], self.outputs, **attributes)
+        graph = helper.make_graph(
+            [node], name,
+            [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype) if hasattr(
+                helper, "np_dtype_to_tensor_dtype") else numpy_helper.from_array(a).data_type, a.shape)
+             for n, a in self.inputs if n not in constants],
+            [helper.make_tensor_value_info(o, TensorProto.UNDEFINED, None) for o in self.outputs],
+            [numpy_helper.from_array(a, n) for n, a in self.inputs if n in constants])
+        for output in graph.output:
+            output.ClearField("type")
+        self.inputs = [(n, a) for n, a in self.inputs if n not in constants]
+        self.model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        self.model.ir_version = 8
+        self.model.producer_name = ""
+
+
+def recurrent(name, op, given, **attributes):
+    """`given`: which optional inputs there are: Bias, Sequence lengths, H and C (initial states), Peepholes."""
+    steps, batch, size, hidden = 4, 2, 2, 3
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
+    shapes = [("B", (directions, 2 * gates * hidden), 4), ("S", None, 0), ("H", (directions, batch, hidden), 5)]
+    if op == "LSTM":
+        shapes += [("C", (directions, batch, hidden), 6), ("P", (directions, 3 * hidden), 7)]
+    inputs = [("X", wave((steps, batch, size), 1)), ("W", wave((directions, gates * hidden, size), 2)),
+              ("R", wave((directions, gates * hidden, hidden), 3))]
+    for key, shape, seed in shapes:
+        value = np.array([4, 2], np.int32) if key == "S" else wave(shape, seed)
+        inputs.append((key, value) if key in given else None)
+    while inputs[-1] is None:
+        inputs.pop()
+    outputs = ["Y", "Y_h"] + (["Y_c"] if op == "LSTM" else [])
+    return Case(name, 14, op, inputs, outputs, hidden_size=hidden, **attributes)
+
+
+def cases():
+    yield recurrent("lstm_bidirectional", "LSTM", "BSHCP", direction="bidirectional")
+    yield recurrent("lstm_reverse_clip_activations", "LSTM", "BC", direction="reverse", clip=0.5,
+                    activations=["HardSigmoid", "ScaledTanh", "Softsign"], activation_alpha=[0.3, 1.2],
+                    activation_beta=[0.4, 0.7])
+    yield recurrent("lstm_input_forget", "LSTM", "BHC", input_forget=1)
+    yield recurrent("gru_bidirectional_linear", "GRU", "BSH", direction="bidirectional", linear_before_reset=1)
+    yield recurrent("gru_reverse_clip", "GRU", "BH", direction="reverse", clip=0.4)
+    yield recurrent("gru_activations", "GRU", "BSH", activations=["Affine", "Elu"], activation_alpha=[0.5, 0.9],
+                    activation_beta=[0.1])
+    yield recurrent("rnn_bidirectional_activations", "RNN", "B", direction="bidirectional",
+                    activations=["ThresholdedRelu", "Softplus"], activation_alpha=[0.2])
+    yield recurrent("rnn_reverse", "RNN", "BSH", direction="reverse", activations=["LeakyRelu"],
+                    activation_alpha=[0.3])
+
+
+RUN = """
+import {createRequire} from 'module'; import fs from 'fs';
+const ort = createRequire(process.argv[2] + '/')('onnxruntime-node');
+const arrays = {float32: Float32Array, int64: BigInt64Array, int32: Int32Array, uint8: Uint8Array, int8: Int8Array,
+                bool: Uint8Array};
+const results = {};
+for (const c of JSON.parse(fs.readFileSync('cases.json'))) {
+  try {
+    const session = await ort.InferenceSession.create(c.name + '.onnx', {graphOptimizationLevel: 'disabled'});
+    const feeds = {};
+    for (const [name, v] of Object.entries(c.inputs))
+      feeds[name] = new ort.Tensor(v.type, arrays[v.type].from(v.type == 'int64' ? v.data.map(BigInt) : v.data), v.shape);
+    const outputs = await session.run(feeds);
+    results[c.name] = c.outputs.map(name => ({type: outputs[name].type, shape: outputs[name].dims,
+                                              data: Array.from(outputs[name].data, Number)}));
+  } catch (error) { results[c.name] = error.message; }
+}
+fs.writeFileSync('results.json', JSON.stringify(results, (k, v) => typeof v == 'number' && !isFinite(v) ? String(v) : v));
+"""
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    wanted = [c for c in cases() if len(sys.argv) == 2 or c.name in sys.argv[2:]]
+    with tempfile.TemporaryDirectory() as scratch:
+        with open(os.path.join(scratch, "cases.json"), "w", encoding="utf-8") as file:
+            json.dump([{"name": c.name, "outputs": c.outputs,
+                        "inputs": {n: {"type": TYPES[a.dtype], "shape": list(a.shape), "data": a.flatten().tolist()}
+                                   for n, a in c.inputs}} for c in wanted], file)
+        for case in wanted:
+            save(case.model, os.path.join(scratch, case.name + ".onnx"))
+        with open(os.path.join(scratch, "run.mjs"), "w", encoding="utf-8") as file:
+            file.write(RUN)
+        subprocess.run(["node", "run.mjs", os.path.abspath(sys.argv[1])], cwd=scratch, check=True)
+        with open(os.path.join(scratch, "results.json"), encoding="utf-8") as file:
+            results = json.load(file)
+    failed = 0
+    for case in wanted:
+        result = results[case.name]
+        if isinstance(result, str):
+            print(f"{case.name}: {result}")
+            failed += 1
+            continue
+        data = GraphProto()
+        data.initializer.extend(numpy_helper.from_array(a, n) for n, a in case.inputs)
+        for name, tensor in zip(case.outputs, result):
+            values = np.array([float(v) for v in tensor["data"]], np.float64)
+            array = values.astype(ARRAYS[tensor["type"]]).reshape(tensor["shape"])
+            data.initializer.append(numpy_helper.from_array(array, name))
+        save(case.model, os.path.join(HERE, case.name + ".onnx"))
+        with open(os.path.join(HERE, case.name + ".data"), "wb") as file:
+            file.write(data.SerializeToString(deterministic=True))
+    print(f"{len(wanted) - failed} written, {failed} failed")
+
+
+if __name__ == "__main__":
+    main()
