@@ -34,7 +34,8 @@ constexpr int kMaxOutputs = 4096;  // of one node
 
 // Attributes that hold an element type, which records take by our name.
 bool HoldsElementType(std::string_view op, std::string_view attr) {
-  return op == "Cast" && attr == "to";
+  return (op == "Cast" && attr == "to") || (op == "EyeLike" && attr == "dtype") ||
+         attr == "output_datatype";
 }
 
 std::string LabelOf(const NodeProto& n) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 namespace {
@@ -170,28 +170,25 @@ Status ImportChain(ImportContext& c, const std::string& op) {
 
 namespace {
 
-Status ImportReduce(ImportContext& c, int axes_input_since) {
-  WHET_RETURN_IF_ERROR(c.NeedInputs(1, c.opset >= axes_input_since ? 2 : 1));
-  WHET_ASSIGN_OR_RETURN(int64_t keepdims, c.TakeInt("keepdims", 1));
-  std::vector<int64_t> axes;
-  bool given = false;
-  if (c.opset >= axes_input_since) {
-    WHET_ASSIGN_OR_RETURN(int64_t noop, c.TakeInt("noop_with_empty_axes", 0));
-    if (c.Has(1)) {
-      WHET_ASSIGN_OR_RETURN(axes, c.ConstInts(1, "axes"));
-    }
-    given = !axes.empty();
-    if (!given && noop != 0) return c.Finish("Identity", {c.inputs[0]});
-  } else {
-    given = c.HasAttr("axes");
-    WHET_ASSIGN_OR_RETURN(axes, c.TakeInts("axes", {}));
+// Half precisions accumulate in f32, integers take the mean with a division that truncates, and
+// truth values are ordered as 0 and 1.
+Status ImportReduce(ImportContext& c, const ReduceSpec& spec) {
+  WHET_ASSIGN_OR_RETURN(ReduceAxesOf how, TakeReduceAxes(c, spec.axes_input_since));
+  if (how.axes.empty()) return c.Finish("Identity", {c.inputs[0]});
+  const DType t = c.type(0).dtype;
+  Emitter e(c);
+  const bool ordered = spec.reducer == te::Reducer::kMax || spec.reducer == te::Reducer::kMin;
+  const bool half = !ordered && (t == DType::kF16 || t == DType::kBF16);
+  const bool integer_mean = spec.mean && !IsFloat(t);
+  const DType inner = half ? DType::kF32 : ordered && t == DType::kBool ? DType::kU8 : t;
+  ValueId v = e.Reduce(integer_mean ? "ReduceSum" : spec.name, e.Cast(c.inputs[0], inner), how.axes,
+                       how.keepdims);
+  if (integer_mean) {
+    double count = 1;
+    for (int64_t a : how.axes) count *= static_cast<double>(c.type(0).shape[a]);
+    v = e("Div", {v, e.Scalar(t, std::max(count, 1.0))});
   }
-  const int64_t rank = c.type(0).rank();
-  if (!given) {
-    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
-  }
-  WHET_ASSIGN_OR_RETURN(axes, NormalizeAxes(axes, rank));
-  return c.Finish(c.op_type, {c.inputs[0]}, {{"axes", axes}, {"keepdims", keepdims}});
+  return e.Finish({e.Cast(v, t)});
 }
 
 Status InferReduce(const OpView& v, std::vector<TensorType>* out) {
@@ -245,7 +242,8 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
   const bool err = want_err && (unit > 0 || !x.err.empty());
   if (err) y.err.resize(y.value.size());
   ForEachStrided(y.shape, l.out_strides, 0, [&](int64_t i, int64_t base) {
-    double acc = te::Identity(s.reducer), bound = 0, magnitude = 0;
+    // Of no elements: what the type has for an infinity.
+    double acc = graph::RoundTo(y.dtype, te::Identity(s.reducer)), bound = 0, magnitude = 0;
     ForEachStrided(l.extents, l.strides, base, [&](int64_t, int64_t at) {
       const double p = x.value[at], e = x.ErrAt(at);
       switch (s.reducer) {
@@ -309,6 +307,28 @@ StatusOr<std::vector<Buffer>> ReduceTe(const ReduceSpec& s, const OpView& v,
 
 }  // namespace
 
+StatusOr<ReduceAxesOf> TakeReduceAxes(ImportContext& c, int axes_input_since) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(1, c.opset >= axes_input_since ? 2 : 1));
+  ReduceAxesOf how;
+  WHET_ASSIGN_OR_RETURN(int64_t keepdims, c.TakeInt("keepdims", 1));
+  how.keepdims = keepdims != 0;
+  bool all = false;
+  if (c.opset >= axes_input_since) {
+    WHET_ASSIGN_OR_RETURN(int64_t noop, c.TakeInt("noop_with_empty_axes", 0));
+    if (c.Has(1)) {
+      WHET_ASSIGN_OR_RETURN(how.axes, c.ConstInts(1, "axes"));
+    }
+    all = how.axes.empty() && noop == 0;
+  } else {
+    all = !c.HasAttr("axes");
+    WHET_ASSIGN_OR_RETURN(how.axes, c.TakeInts("axes", {}));
+  }
+  const int64_t rank = c.type(0).rank();
+  for (int64_t i = 0; all && i < rank; ++i) how.axes.push_back(i);
+  WHET_ASSIGN_OR_RETURN(how.axes, NormalizeAxes(how.axes, rank));
+  return how;
+}
+
 OpRecord Reduce(ReduceSpec spec) {
   OpRecord r;
   r.name = spec.name;
@@ -317,7 +337,7 @@ OpRecord Reduce(ReduceSpec spec) {
   r.types = spec.types;
   r.attrs = {{"axes", AttrType::kInts, std::nullopt},
              {"keepdims", AttrType::kInt, AttrValue(int64_t{1})}};
-  r.import = [since = spec.axes_input_since](ImportContext& c) { return ImportReduce(c, since); };
+  r.import = [spec](ImportContext& c) { return ImportReduce(c, spec); };
   r.infer = InferReduce;
   r.te = [spec](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
     return ReduceTe(spec, v, in, b);

@@ -1,26 +1,68 @@
 #include <algorithm>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 namespace {
 
-// Inference only. With constant parameters it is a scale and a shift per channel, which the
-// batch-norm pass makes of it or folds into the convolution in front.
+// With constant parameters it is a scale and a shift per channel, which the batch-norm pass makes
+// of it or folds into the convolution in front.
+ValueId EmitBatchNorm(Emitter& e, const std::vector<ValueId>& in, double epsilon) {
+  return e("BatchNormalization", in, {{"epsilon", epsilon}});
+}
+
+// Statistics of the batch take the place of the given ones, which become running averages.
+Status ImportTraining(ImportContext& c, std::vector<ValueId> in, double epsilon, double momentum) {
+  Emitter e(c);
+  const Shape x = e.shape(in[0]);
+  std::vector<int64_t> axes = {0};
+  for (size_t d = 2; d < x.size(); ++d) axes.push_back(static_cast<int64_t>(d));
+  const DType t = e.dtype(in[0]);
+  const ValueId mean = e.Reduce("ReduceMean", in[0], axes, true);
+  const ValueId d = e("Sub", {in[0], mean});
+  const ValueId batch[2] = {e.Reshape(mean, {x[1]}),
+                            e.Reduce("ReduceMean", e("Mul", {d, d}), axes, false)};
+  const ValueId given[2] = {in[3], in[4]};
+  in[3] = batch[0];
+  in[4] = batch[1];
+  std::vector<ValueId> outputs = {e.Cast(EmitBatchNorm(e, in, epsilon), c.type(0).dtype)};
+  for (int k = 0; k < 2 && (c.Wanted(1) || c.Wanted(2)); ++k) {
+    const ValueId running = e("Add", {e("Mul", {given[k], e.Scalar(t, momentum)}),
+                                      e("Mul", {batch[k], e.Scalar(t, 1 - momentum)})});
+    outputs.push_back(e.Cast(running, c.type(3 + k).dtype));
+  }
+  return e.Finish(std::move(outputs));
+}
+
 Status ImportBatchNorm(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(5, 5));
   c.Ignore("consumed_inputs");
-  c.Ignore("momentum");
+  WHET_ASSIGN_OR_RETURN(double momentum, c.TakeFloat("momentum", 0.9));
   WHET_ASSIGN_OR_RETURN(int64_t is_test, c.TakeInt("is_test", c.opset < 7 ? 0 : 1));
   WHET_ASSIGN_OR_RETURN(int64_t training, c.TakeInt("training_mode", 0));
   WHET_ASSIGN_OR_RETURN(int64_t spatial, c.TakeInt("spatial", 1));
   WHET_ASSIGN_OR_RETURN(double epsilon, c.TakeFloat("epsilon", 1e-5));
+  const Shape x = c.type(0).shape;
+  if (x.size() < 2) return InvalidArgument("input {} has no channels", ShapeText(x));
   bool extra = false;
   for (int i = 1; i < 5; ++i) extra |= c.Wanted(i);
-  if (is_test == 0 || training != 0 || extra)
-    return Unimplemented("training mode is not supported");
-  if (spatial == 0) return Unimplemented("spatial=0 is not supported");
-  return c.Finish("BatchNormalization", c.inputs, {{"epsilon", epsilon}});
+  if (is_test == 0 || (c.opset < 14 && extra))
+    return Unimplemented("training mode is not supported before operator set 14");
+  if (training == 0 && extra)
+    return InvalidArgument("running statistics are outputs of the training mode only");
+  Emitter e(c);
+  const DType t = c.type(0).dtype, inner = t == DType::kF64 ? t : DType::kF32;
+  std::vector<ValueId> in;
+  for (ValueId v : c.inputs) in.push_back(e.Cast(v, inner));
+  // Without `spatial`, each element of a sample has parameters of its own.
+  if (spatial == 0) {
+    const int64_t features = Product(x, 1);
+    in[0] = e.Reshape(in[0], {x[0], features});
+    for (int i = 1; i < 5; ++i) in[i] = e.Reshape(in[i], {features});
+  }
+  if (training != 0) return ImportTraining(c, std::move(in), epsilon, momentum);
+  const ValueId y = e.Cast(EmitBatchNorm(e, in, epsilon), t);
+  return e.Finish({spatial == 0 ? e.Reshape(y, x) : y});
 }
 
 Status InferBatchNormalization(const OpView& v, std::vector<TensorType>* out) {
@@ -79,7 +121,7 @@ const OpRecord& OpBatchNormalization() {
     r.input_names = {"x", "scale", "shift", "mean", "variance"};
     r.types = {DType::kF32, DType::kF64};
     r.attrs = {{"epsilon", AttrType::kFloat, AttrValue(1e-5)}};
-    r.note = "inference only";
+    r.note = "training mode from operator set 14 on";
     r.import = ImportBatchNorm;
     r.infer = InferBatchNormalization;
     r.te = TeBatchNormalization;

@@ -1,9 +1,31 @@
 #include <algorithm>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 namespace {
+
+// Of integers: products and sums with integral factors.
+Status ImportIntegerGemm(ImportContext& c, bool trans_a, bool trans_b, double alpha, double beta) {
+  if (alpha != std::trunc(alpha) || beta != std::trunc(beta))
+    return InvalidArgument("alpha {} and beta {} of integers must be integers", alpha, beta);
+  Emitter e(c);
+  const DType t = c.type(0).dtype;
+  ValueId operands[2];
+  for (int i : {0, 1}) {
+    if (c.type(i).rank() != 2)
+      return InvalidArgument("operand {} must have two dimensions", ShapeText(c.type(i).shape));
+    const bool transposed = i == 0 ? trans_a : trans_b;
+    operands[i] = transposed ? e.Transpose(c.inputs[i], {1, 0}) : c.inputs[i];
+  }
+  ValueId y = e("MatMul", {operands[0], operands[1]});
+  if (alpha != 1) y = e("Mul", {y, e.Scalar(t, alpha)});
+  if (c.Has(2)) {
+    const ValueId scaled = beta == 1 ? c.inputs[2] : e("Mul", {c.inputs[2], e.Scalar(t, beta)});
+    y = e("Add", {y, scaled});
+  }
+  return e.Finish({y});
+}
 
 // Without a C, and with C of any broadcastable shape. Operator sets before 7 say `broadcast`, which
 // the shapes imply.
@@ -17,11 +39,20 @@ Status ImportGemm(ImportContext& c) {
   if (!c.Has(2)) c.inputs.resize(2);
   // Without a C, beta has no meaning: one form for all.
   if (!c.Has(2)) beta = 1;
-  return c.Finish("Gemm", c.inputs,
-                  {{"transA", int64_t{trans_a != 0}},
-                   {"transB", int64_t{trans_b != 0}},
-                   {"alpha", alpha},
-                   {"beta", beta}});
+  const DType t = c.type(0).dtype;
+  if (!IsFloat(t)) return ImportIntegerGemm(c, trans_a != 0, trans_b != 0, alpha, beta);
+  Emitter e(c);
+  // Half precisions multiply and accumulate in f32.
+  const DType inner = t == DType::kF64 ? t : DType::kF32;
+  std::vector<ValueId> in;
+  for (int i = 0; i < c.num_inputs(); ++i)
+    in.push_back(c.type(i).dtype == t ? e.Cast(c.inputs[i], inner) : c.inputs[i]);
+  return e.Finish({e.Cast(e("Gemm", in,
+                            {{"transA", int64_t{trans_a != 0}},
+                             {"transB", int64_t{trans_b != 0}},
+                             {"alpha", alpha},
+                             {"beta", beta}}),
+                          t)});
 }
 
 struct GemmShape {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/ops/emitter.h"
 #include "compiler/ops/quantized.h"
 
 namespace whet::ops {
@@ -28,8 +29,16 @@ Status ImportProduct(ImportContext& c, ValueId p, ValueId q,
 
 Status ImportMatMul(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
-  return ImportProduct(c, c.inputs[0], c.inputs[1],
-                       [&](ValueId p, ValueId q) { return c.builder.Emit("MatMul", {p, q}); });
+  // Half precisions multiply and accumulate in f32.
+  const DType t = c.type(0).dtype;
+  const bool half = t == c.type(1).dtype && (t == DType::kF16 || t == DType::kBF16);
+  return ImportProduct(c, c.inputs[0], c.inputs[1], [&](ValueId p, ValueId q) -> StatusOr<ValueId> {
+    if (!half) return c.builder.Emit("MatMul", {p, q});
+    Emitter e(c);
+    const ValueId y = e.Cast(e("MatMul", {e.Cast(p, DType::kF32), e.Cast(q, DType::kF32)}), t);
+    WHET_RETURN_IF_ERROR(e.status());
+    return y;
+  });
 }
 
 Shape Batch(const Shape& s) { return Shape(s.begin(), s.end() - 2); }

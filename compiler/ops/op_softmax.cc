@@ -1,26 +1,42 @@
 #include <algorithm>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 namespace {
 
-// Before operator set 13 softmax runs over everything from `axis` on, as one axis.
-Status ImportSoftmax(ImportContext& c) {
+using AlongAxis = ValueId (*)(Emitter& e, ValueId x, int64_t axis);
+
+// Before operator set 13 these run over everything from `axis` on, as one axis.
+Status ImportAlongAxis(ImportContext& c, AlongAxis along) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", c.opset >= 13 ? -1 : 1));
   const Shape x = c.type(0).shape;
   const int64_t rank = c.type(0).rank();
-  if (c.opset >= 13 || axis == rank - 1 || axis == -1) {
-    WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
-    return c.Finish("Softmax", {c.inputs[0]}, {{"axis", axis}});
-  }
+  Emitter e(c);
   WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
+  if (c.opset >= 13 || axis == rank - 1) return e.Finish({along(e, c.inputs[0], axis)});
   const Shape flat = {Product(x, 0, static_cast<size_t>(axis)),
                       Product(x, static_cast<size_t>(axis))};
-  WHET_ASSIGN_OR_RETURN(ValueId v, c.builder.Emit("Reshape", {c.inputs[0]}, {{"shape", flat}}));
-  WHET_ASSIGN_OR_RETURN(v, c.builder.Emit("Softmax", {v}, {{"axis", int64_t{1}}}));
-  return c.Finish("Reshape", {v}, {{"shape", x}});
+  return e.Finish({e.Reshape(along(e, e.Reshape(c.inputs[0], flat), 1), x)});
+}
+
+ValueId EmitSoftmax(Emitter& e, ValueId x, int64_t axis) {
+  return e("Softmax", {x}, {{"axis", axis}});
+}
+
+ValueId EmitLogSoftmax(Emitter& e, ValueId x, int64_t axis) {
+  return e("LogSoftmax", {x}, {{"axis", axis}});
+}
+
+// 1 at the first largest element, else 0.
+ValueId EmitHardmax(Emitter& e, ValueId x, int64_t axis) {
+  const ValueId at = e("ArgMax", {x}, {{"axis", axis}, {"keepdims", int64_t{1}}});
+  const Shape shape = e.shape(x);
+  if (!e.status().ok()) return graph::kNoValue;
+  const auto rank = static_cast<int64_t>(shape.size());
+  const ValueId k = e.Iota(DType::kI64, shape[static_cast<size_t>(axis)], rank, axis);
+  return e.Cast(e("Equal", {k, at}), e.dtype(x));
 }
 
 Status InferSoftmax(const OpView& v, std::vector<TensorType>* out) {
@@ -31,9 +47,9 @@ Status InferSoftmax(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
-// Stages: "max", "exp" of the difference, "sum", and the quotient.
+// Stages: "max", "exp" of the difference, "sum", and the quotient or the difference of logarithms.
 StatusOr<std::vector<Buffer>> TeSoftmax(const OpView& v, const std::vector<Buffer>& in,
-                                        te::Builder& b) {
+                                        te::Builder& b, bool log) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const Shape& shape = v.out[0]->shape;
   const DType t = v.out[0]->dtype;
@@ -63,12 +79,18 @@ StatusOr<std::vector<Buffer>> TeSoftmax(const OpView& v, const std::vector<Buffe
                               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
                                 return expr::Load(e, with(i, r[0]));
                               });
+  if (log) {
+    return std::vector<Buffer>{b.Compute("log_softmax", t, full, [&](const std::vector<Expr>& i) {
+      return expr::Load(in[0], i) - expr::Load(top, without(i)) -
+             expr::Call(expr::Intrinsic::kLog, expr::Load(sum, without(i)));
+    })};
+  }
   return std::vector<Buffer>{b.Compute("softmax", t, full, [&](const std::vector<Expr>& i) {
     return expr::Load(e, i) / expr::Load(sum, without(i));
   })};
 }
 
-Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err) {
+Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err, bool log) {
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
@@ -88,6 +110,14 @@ Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err) 
     }
     for (int64_t k = 0; k < n; ++k) {
       const int64_t at = base + k * inner;
+      if (log) {
+        y.value[at] = x.value[at] - top - std::log(sum);
+        if (want_err)
+          y.err[at] = x.ErrAt(at) + worst +
+                      unit * (static_cast<double>(n) + 16 + 2 * std::fabs(x.value[at] - top) +
+                              4 * std::log(sum) + std::fabs(y.value[at]));
+        continue;
+      }
       y.value[at] /= sum;
       if (!want_err) continue;
       // Relative: the rounding of x - max is |x - max| units in the exponent, then exp, the sum and
@@ -99,21 +129,42 @@ Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err) 
   return OkStatus();
 }
 
+OpRecord SoftmaxRecord(const std::string& name, AlongAxis along, bool log) {
+  OpRecord r;
+  r.name = name;
+  r.kind = FusionKind::kReduction;
+  r.input_names = {"x"};
+  r.types = Floats();
+  r.attrs = {{"axis", AttrType::kInt, std::nullopt}};
+  r.import = [along](ImportContext& c) { return ImportAlongAxis(c, along); };
+  r.infer = InferSoftmax;
+  r.te = [log](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
+    return TeSoftmax(v, in, b, log);
+  };
+  r.reference = [log](const OpView& v, Inputs in, Outputs out, bool want_err) {
+    return ReferenceSoftmax(v, in, out, want_err, log);
+  };
+  r.flops = [](const OpView& v) { return 14 * v.out[0]->num_elements(); };
+  return r;
+}
+
 }  // namespace
 
 const OpRecord& OpSoftmax() {
+  static const OpRecord op = SoftmaxRecord("Softmax", EmitSoftmax, false);
+  return op;
+}
+
+const OpRecord& OpLogSoftmax() {
+  static const OpRecord op = SoftmaxRecord("LogSoftmax", EmitLogSoftmax, true);
+  return op;
+}
+
+const OpRecord& OpHardmax() {
   static const OpRecord op = [] {
     OpRecord r;
-    r.name = "Softmax";
-    r.kind = FusionKind::kReduction;
-    r.input_names = {"x"};
-    r.types = Floats();
-    r.attrs = {{"axis", AttrType::kInt, std::nullopt}};
-    r.import = ImportSoftmax;
-    r.infer = InferSoftmax;
-    r.te = TeSoftmax;
-    r.reference = ReferenceSoftmax;
-    r.flops = [](const OpView& v) { return 14 * v.out[0]->num_elements(); };
+    r.name = "Hardmax";
+    r.import = [](ImportContext& c) { return ImportAlongAxis(c, EmitHardmax); };
     return r;
   }();
   return op;

@@ -135,5 +135,12 @@ struct ReduceSpec {
   int axes_input_since = 18;  // the opset in which axes became an input
 };
 OpRecord Reduce(ReduceSpec spec);
+// Axes (normalised; none left: nothing is reduced) and keepdims of a node, whose operator set says
+// whether axes are an attribute or an input.
+struct ReduceAxesOf {
+  std::vector<int64_t> axes;
+  bool keepdims = true;
+};
+StatusOr<ReduceAxesOf> TakeReduceAxes(ImportContext& c, int axes_input_since);
 
 }  // namespace whet::ops

@@ -25,28 +25,31 @@ using testing::HasSubstr;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// "f32[2,3] const f32[3]" + "Add.1(0, 1)" -> a workload of one operator, its output row-major.
-StatusOr<Workload> Single(const std::vector<std::string>& inputs, const std::string& op) {
+// "f32[2,3] const f32[3]" + "Add.1(0, 1)" -> a workload of one operator, one output of it,
+// row-major.
+StatusOr<Workload> Single(const std::vector<std::string>& inputs, const std::string& op,
+                          size_t output = 0) {
+  const size_t result = inputs.size() + output;
   std::string text = "whet-workload 1\n";
   for (const std::string& i : inputs) text += "input " + i + "\n";
   text += "op " + op + "\n";
   // Inference says what the output is; the parser wants it spelled out.
-  auto probe = Workload::Parse(text + fmt::format("output {} f32[]\n", inputs.size()), Catalog());
+  auto probe = Workload::Parse(text + fmt::format("output {} f32[]\n", result), Catalog());
   if (probe.ok()) return probe;
   const std::string message = Message(probe.status());
-  const std::string marker = fmt::format("output {} is ", inputs.size());
+  const std::string marker = fmt::format("output {} is ", result);
   const size_t at = message.find(marker);
   if (at == std::string::npos) return probe.status();
   const size_t begin = at + marker.size();
   return Workload::Parse(
-      text + fmt::format("output {} {}\n", inputs.size(),
+      text + fmt::format("output {} {}\n", result,
                          message.substr(begin, message.find(", not ", begin) - begin)),
       Catalog());
 }
 
 std::vector<double> Evaluate(const std::vector<std::string>& inputs, const std::string& op,
-                             const std::vector<std::vector<double>>& values) {
-  auto w = Single(inputs, op);
+                             const std::vector<std::vector<double>>& values, size_t output = 0) {
+  auto w = Single(inputs, op, output);
   EXPECT_TRUE(w.ok()) << w.status();
   if (!w.ok()) return {};
   auto r = fusion::EvaluateReference(*w, values);
@@ -54,7 +57,7 @@ std::vector<double> Evaluate(const std::vector<std::string>& inputs, const std::
   return r.ok() ? (*r)[0].expected : std::vector<double>();
 }
 
-TEST(CatalogTest, EveryRecordFileIsInTheCatalog) {
+TEST(CatalogTest, EveryRecordIsInTheCatalog) {
   const char* root = std::getenv("WHET_SOURCE_DIR");
   ASSERT_NE(root, nullptr);
   size_t records = 0;  // a file may hold a family of them
@@ -195,6 +198,63 @@ TEST(ReferenceTest, TheBoundOfAQuantizationIsWhatItsInputMayRoundTo) {
   EXPECT_THAT((*r)[0].tolerance, ElementsAre(0, 1, 1));
 }
 
+TEST(ReferenceTest, OrderIsTotal) {
+  // A NaN is above every number; equal elements keep their order.
+  const std::vector<double> x = {2, kNan, 5, 5, -kInf, kNan};
+  EXPECT_THAT(Evaluate({"f32[6]"}, "ArgMax.1(0) {axis=0}", {x}), ElementsAre(1));
+  EXPECT_THAT(Evaluate({"f32[6]"}, "ArgMax.1(0) {axis=0, last=1}", {x}), ElementsAre(5));
+  EXPECT_THAT(Evaluate({"f32[4]"}, "ArgMax.1(0) {axis=0}", {{1, 5, 5, 2}}), ElementsAre(1));
+  EXPECT_THAT(Evaluate({"f32[4]"}, "ArgMax.1(0) {axis=0, last=1}", {{1, 5, 5, 2}}), ElementsAre(2));
+  EXPECT_THAT(Evaluate({"f32[4]"}, "ArgMin.1(0) {axis=0}", {{1, -5, 5, -5}}), ElementsAre(1));
+  EXPECT_THAT(Evaluate({"f32[6]"}, "TopK.1(0) {axis=0, k=6}", {x}, 1),
+              ElementsAre(1, 5, 2, 3, 0, 4));
+  EXPECT_THAT(Evaluate({"f32[6]"}, "TopK.1(0) {axis=0, k=3, largest=0}", {x}),
+              ElementsAre(-kInf, 2, 5));
+}
+
+// What the tensor expressions make of them is what the references say.
+TEST(TeTest, OrderIsTotal) {
+  const std::vector<double> x = {2, kNan, 5, 5, -kInf, kNan};
+  for (const char* op : {"ArgMax.1(0) {axis=0}", "ArgMax.1(0) {axis=0, last=1}",
+                         "ArgMin.1(0) {axis=0}", "TopK.1(0) {axis=0, k=6}"}) {
+    const size_t output = op[0] == 'T' ? 1 : 0;  // the indices
+    auto w = Single({"f32[6]"}, op, output);
+    ASSERT_TRUE(w.ok()) << w.status();
+    auto te = fusion::BuildTe(*w);
+    ASSERT_TRUE(te.ok()) << te.status();
+    auto program = loop::FromTe("sample", te->func, te->input_layouts, te->output_layouts);
+    ASSERT_TRUE(program.ok()) << program.status();
+    loop::Memory memory;
+    memory[te->func.inputs[0]->name] = x;
+    const Status ran = loop::Interpret(*program, memory);
+    ASSERT_TRUE(ran.ok()) << ran;
+    EXPECT_EQ(memory[te->func.outputs[0]->name], Evaluate({"f32[6]"}, op, {x}, output)) << op;
+  }
+}
+
+TEST(ReferenceTest, RowsAreSummedAndNormalized) {
+  EXPECT_THAT(Evaluate({"f32[4]"}, "CumSum.1(0) {axis=0}", {{1, 2, 3, 4}}),
+              ElementsAre(1, 3, 6, 10));
+  EXPECT_THAT(Evaluate({"f32[4]"}, "CumSum.1(0) {axis=0, exclusive=1}", {{1, 2, 3, 4}}),
+              ElementsAre(0, 1, 3, 6));
+  EXPECT_THAT(Evaluate({"f32[4]"}, "CumSum.1(0) {axis=0, exclusive=1, reverse=1}", {{1, 2, 3, 4}}),
+              ElementsAre(9, 7, 4, 0));
+  EXPECT_THAT(Evaluate({"f32[2,2]", "f32[2]", "f32[2]"},
+                       "LayerNormalization.1(0, 1, 2) {axes=[1], epsilon=0.0}",
+                       {{1, 3, 5, -5}, {1, 2}, {0, 10}}),
+              ElementsAre(-1, 12, 1, 8));
+  EXPECT_THAT(Evaluate({"f32[2]", "f32[1]"}, "RMSNormalization.1(0, 1) {axes=[0], epsilon=0.0}",
+                       {{3, -3}, {2}}),
+              ElementsAre(2, -2));
+  EXPECT_THAT(Evaluate({"f32[2,2]"}, "Trilu.1(0) {k=0, upper=0}", {{1, kNan, 3, 4}}),
+              ElementsAre(1, 0, 3, 4));
+  EXPECT_THAT(
+      Evaluate({"f32[1,3,1]"}, "LRN.1(0) {size=2, alpha=2.0, beta=1.0, bias=0.0}", {{1, 1, 2}}),
+      ElementsAre(0.5, 0.2, 0.5));
+  EXPECT_THAT(Evaluate({"f32[2]"}, "LogSoftmax.1(0) {axis=0}", {{1000, 1000}}),
+              ElementsAre(-std::log(2), -std::log(2)));
+}
+
 TEST(ReferenceTest, PoolsCountWhatTheyShould) {
   const std::vector<double> x = {1, 2, 3, 4};  // 2 x 2
   EXPECT_THAT(Evaluate({"f32[1,1,2,2]"}, "MaxPool.1(0) {kernel=[2,2], pads=[1,1,0,0]}", {x}),
@@ -204,8 +264,8 @@ TEST(ReferenceTest, PoolsCountWhatTheyShould) {
   EXPECT_THAT(Evaluate({"f32[1,1,2,2]"},
                        "AveragePool.1(0) {kernel=[2,2], pads=[1,1,0,0], count_include_pad=1}", {x}),
               ElementsAre(0.25, 0.75, 1, 2.5));
-  // ceil mode: the window that hangs over the end counts only what is there, and padding, not what
-  // is beyond.
+  // ceil mode: the window that hangs over the end counts only what is there, and padding, not
+  // what is beyond.
   EXPECT_THAT(
       Evaluate({"f32[1,1,1,3]"},
                "AveragePool.1(0) {kernel=[1,2], strides=[1,2], ceil_mode=1, count_include_pad=1}",
@@ -264,6 +324,7 @@ TEST(ReferenceTest, ConvolutionIsItsDefinition) {
 struct Sample {
   std::vector<std::string> inputs;
   std::string op;
+  size_t output = 0;
 };
 
 // Every canonical operator at least once, with the corners that its expressions treat apart.
@@ -310,6 +371,38 @@ std::vector<Sample> Samples() {
     s.push_back({{"f32[2,3,4]"}, fmt::format("{}.1(0) {{axes=[1], keepdims=1}}", reduce)});
     s.push_back({{"f32[2,3,4]"}, fmt::format("{}.1(0) {{axes=[0,2], keepdims=0}}", reduce)});
   }
+  for (const char* reduce : {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"}) {
+    for (const char* type : {"i8", "u8", "i32", "i64"})
+      s.push_back({{fmt::format("{}[3,4]", type)}, fmt::format("{}.1(0) {{axes=[1]}}", reduce)});
+  }
+  for (const char* arg : {"ArgMax", "ArgMin"}) {
+    s.push_back({{"f32[3,5]"}, fmt::format("{}.1(0) {{axis=1, keepdims=0}}", arg)});
+    s.push_back({{"i32[2,7,3]"}, fmt::format("{}.1(0) {{axis=1}}", arg)});
+    s.push_back({{"i32[2,7,3]"}, fmt::format("{}.1(0) {{axis=1, last=1}}", arg)});
+  }
+  for (size_t output : {0, 1}) {
+    s.push_back({{"f32[2,9]"}, "TopK.1(0) {axis=1, k=4}", output});
+    s.push_back({{"i32[2,9,2]"}, "TopK.1(0) {axis=1, k=9, largest=0}", output});
+  }
+  for (const char* how : {"", ", exclusive=1", ", reverse=1", ", exclusive=1, reverse=1"}) {
+    s.push_back({{"f32[2,7,3]"}, fmt::format("CumSum.1(0) {{axis=1{}}}", how)});
+    s.push_back({{"f32[2,90]"}, fmt::format("CumSum.1(0) {{axis=1{}}}", how)});
+    s.push_back({{"i32[75,2]"}, fmt::format("CumSum.1(0) {{axis=0{}}}", how)});
+  }
+  for (const char* how : {"k=0", "k=1", "k=-2, upper=0", "k=100"})
+    s.push_back({{"f32[2,4,5]"}, fmt::format("Trilu.1(0) {{{}}}", how)});
+  s.push_back({{"f32[2,5,3]"}, "LRN.1(0) {size=3, alpha=0.5}"});
+  s.push_back({{"f32[1,6,2,2]"}, "LRN.1(0) {size=4, alpha=0.25, beta=0.5, bias=2.0}"});
+  s.push_back({{"f32[2,5]"}, "LogSoftmax.1(0) {axis=1}"});
+  s.push_back({{"f32[2,3,4]"}, "LogSoftmax.1(0) {axis=1}"});
+  for (const char* norm : {"LayerNormalization", "RMSNormalization"}) {
+    s.push_back({{"f32[3,40]"}, fmt::format("{}.1(0) {{axes=[1]}}", norm)});
+    s.push_back({{"f32[2,3,4]", "const f32[3,4]"}, fmt::format("{}.1(0, 1) {{axes=[1,2]}}", norm)});
+    s.push_back({{"f32[2,3,4,5]", "const f32[3,1,1]"},
+                 fmt::format("{}.1(0, 1) {{axes=[2,3], epsilon=0.125}}", norm)});
+  }
+  s.push_back(
+      {{"f32[2,6]", "const f32[6]", "const f32[6]"}, "LayerNormalization.1(0, 1, 2) {axes=[1]}"});
   s.push_back({{"f32[2,5]"}, "Softmax.1(0) {axis=1}"});
   s.push_back({{"f32[2,3,4]"}, "Softmax.1(0) {axis=1}"});
   s.push_back({{"f32[2,3,4,4]", "const f32[3]", "const f32[3]", "const f32[3]", "const f32[3]"},
@@ -388,7 +481,7 @@ void ExpectTeAgrees(const Workload& w) {
 TEST(TeTest, AgreesWithTheReference) {
   std::set<std::string> covered;
   for (const Sample& s : Samples()) {
-    auto w = Single(s.inputs, s.op);
+    auto w = Single(s.inputs, s.op, s.output);
     ASSERT_TRUE(w.ok()) << s.op << ": " << w.status();
     covered.insert(w->ops[0].op->name);
     ExpectTeAgrees(*w);

@@ -1,0 +1,39 @@
+// Builds the nodes of a decomposition one after the other. The first error stays: later calls do
+// nothing, and `status` or `Finish` reports it, so that a formula of ten nodes reads as a formula.
+// Lives on the stack of an import function.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+
+class Emitter {
+ public:
+  explicit Emitter(ImportContext& c) : c_(c) {}
+
+  ValueId operator()(std::string_view op, std::vector<ValueId> in, Attrs attrs = {});
+  ValueId Cast(ValueId v, DType to);  // `v` itself when it has that type
+  ValueId Reshape(ValueId v, Shape shape);
+  ValueId Transpose(ValueId v, std::vector<int64_t> perm);
+  // ReduceSum, ReduceMean, ... over the axes.
+  ValueId Reduce(std::string_view op, ValueId v, std::vector<int64_t> axes, bool keepdims);
+  ValueId Scalar(DType t, double v);
+  ValueId Tensor(DType t, Shape shape, const std::vector<double>& values);
+  // 0, 1, ..., extent-1 along dimension `axis` of `rank`, all other extents 1.
+  ValueId Iota(DType t, int64_t extent, int64_t rank, int64_t axis);
+
+  const TensorType& type(ValueId v) const;
+  const Shape& shape(ValueId v) const { return type(v).shape; }
+  DType dtype(ValueId v) const { return type(v).dtype; }
+  const Status& status() const { return status_; }
+  // Makes `outputs` those of the node, or reports the error.
+  Status Finish(std::vector<ValueId> outputs);
+
+ private:
+  ImportContext& c_;
+  Status status_ = OkStatus();
+};
+
+}  // namespace whet::ops

@@ -1,0 +1,385 @@
+// Operators that the importer writes with other ones: small models of one node, evaluated, against
+// answers worked out here. Forms of operator sets that published test data does not reach.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "compiler/graph/evaluate.h"
+#include "compiler/graph/passes.h"
+#include "compiler/onnx/import.h"
+#include "tests/support/test_model.h"
+
+namespace whet::ops {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pointwise;
+using testing_support::TestModel;
+using Values = std::vector<double>;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// The outputs of a model, before passes and, the same again, after them.
+std::vector<Values> Run(const TestModel& m, const std::vector<Values>& inputs) {
+  auto g = onnx::ImportBytes(m.Serialize());
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return {};
+  std::vector<Values> results[2];
+  for (int passed : {0, 1}) {
+    if (passed == 1) {
+      auto ran = graph::RunPasses(*g);
+      EXPECT_TRUE(ran.ok()) << ran.status();
+    }
+    std::vector<graph::RefTensor> in;
+    for (size_t i = 0; i < g->inputs.size(); ++i) {
+      const graph::TensorType& t = g->type(g->inputs[i]);
+      in.push_back({t.dtype, t.shape, inputs[i], {}});
+    }
+    auto e = graph::EvaluateModel(*g, std::move(in));
+    EXPECT_TRUE(e.ok()) << e.status();
+    if (!e.ok()) return {};
+    for (const graph::GraphOutput& o : g->outputs)
+      results[passed].push_back(e->values[o.value].value);
+  }
+  for (size_t o = 0; o < results[0].size(); ++o)
+    EXPECT_THAT(results[1][o], Pointwise(testing::NanSensitiveDoubleNear(1e-9), results[0][o]));
+  return results[0];
+}
+
+std::string ErrorOf(const TestModel& m) {
+  return Message(onnx::ImportBytes(m.Serialize()).status());
+}
+
+auto Near(const Values& want) { return Pointwise(DoubleNear(1e-6), want); }
+
+Values Counting(int64_t n, double first = 0, double step = 1) {
+  Values v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(first + step * static_cast<double>(i));
+  return v;
+}
+
+TEST(ReduceTest, FormsOfOperatorSet18) {
+  auto reduce = [](const std::string& op, DType t, const std::vector<int64_t>& axes, bool noop,
+                   const Values& x) {
+    TestModel m(18);
+    m.Input("x", {2, 2}, t).Ints("axes", axes);
+    m.Node(op, {"x", "axes"}, {"y"}).Int("keepdims", 0).Int("noop_with_empty_axes", noop);
+    m.Output("y");
+    return Run(m, {x})[0];
+  };
+  const Values x = {3, -4, 0.5, 2};
+  EXPECT_THAT(reduce("ReduceL1", DType::kF32, {1}, false, x), ElementsAre(7, 2.5));
+  EXPECT_THAT(reduce("ReduceL2", DType::kF32, {1}, false, x), Near({5, std::sqrt(4.25)}));
+  EXPECT_THAT(reduce("ReduceSumSquare", DType::kF32, {0}, false, x), ElementsAre(9.25, 20));
+  EXPECT_THAT(reduce("ReduceLogSum", DType::kF32, {1}, false, {3, 1, 1, 1}),
+              Near({std::log(4), std::log(2)}));
+  EXPECT_THAT(reduce("ReduceLogSumExp", DType::kF32, {1}, false, {1000, 1000, -kInf, -kInf}),
+              Near({1000 + std::log(2), -kInf}));
+  EXPECT_THAT(reduce("ReduceLogSumExp", DType::kF32, {1}, false, {kInf, 1, 0, 0}),
+              Near({kInf, std::log(2)}));
+  EXPECT_THAT(reduce("ReduceSum", DType::kF32, {}, false, x), ElementsAre(1.5));
+  EXPECT_THAT(reduce("ReduceSum", DType::kF32, {}, true, x), ElementsAre(3, -4, 0.5, 2));
+  EXPECT_THAT(reduce("ReduceSumSquare", DType::kF32, {}, true, x), ElementsAre(9, 16, 0.25, 4));
+  EXPECT_THAT(reduce("ReduceMean", DType::kI32, {1}, false, {1, 2, -3, -4}), ElementsAre(1, -3));
+  EXPECT_THAT(reduce("ReduceL2", DType::kI32, {1}, false, {3, 4, 1, 1}), ElementsAre(5, 1));
+  EXPECT_THAT(reduce("ReduceMax", DType::kBool, {1}, false, {0, 1, 0, 0}), ElementsAre(1, 0));
+  EXPECT_THAT(reduce("ReduceMin", DType::kI8, {1}, false, {-128, 1, 127, 127}),
+              ElementsAre(-128, 127));
+  // f16 accumulates in f32: 2048 + 1 + 1 is lost in f16, and not here.
+  EXPECT_THAT(reduce("ReduceSum", DType::kF16, {0, 1}, false, {2048, 1, 1, 0}), ElementsAre(2050));
+}
+
+TEST(NormTest, LayerNormalizationHasThreeOutputs) {
+  TestModel m(17);
+  const Values two = {2, 2, 2, 2}, one = {1, 1, 1, 1};
+  m.Input("x", {2, 4}).Constant("s", DType::kF32, {4}, two).Constant("b", DType::kF32, {4}, one);
+  m.Node("LayerNormalization", {"x", "s", "b"}, {"y", "mean", "inv"}).Float("epsilon", 0);
+  m.Output("y").Output("mean").Output("inv");
+  const auto out = Run(m, {{-1, 1, -1, 1, 0, 4, 4, 0}});
+  EXPECT_THAT(out[0], Near({-1, 3, -1, 3, -1, 3, 3, -1}));
+  EXPECT_THAT(out[1], Near({0, 2}));
+  EXPECT_THAT(out[2], Near({1, 0.5}));
+}
+
+TEST(NormTest, RmsNormalizationUnderBothNames) {
+  for (const char* op : {"RMSNormalization", "SimplifiedLayerNormalization"}) {
+    TestModel m(20);
+    const Values s = {1, 2};
+    m.Input("x", {1, 2}).Constant("s", DType::kF32, {2}, s);
+    m.Node(op, {"x", "s"}, {"y"}).Int("axis", -1).Float("epsilon", 0);
+    m.Output("y");
+    EXPECT_THAT(Run(m, {{3, -4}})[0], Near({3 / std::sqrt(12.5), -8 / std::sqrt(12.5)})) << op;
+  }
+}
+
+// Parameters per group before operator set 21, per channel from then on.
+TEST(NormTest, GroupNormalization) {
+  for (int opset : {18, 21}) {
+    TestModel m(opset);
+    const Values per_group = {1, 10}, per_channel = {1, 1, 10, 10}, zero(opset >= 21 ? 4 : 2, 0);
+    const int64_t n = opset >= 21 ? 4 : 2;
+    m.Input("x", {1, 4, 1, 2});
+    m.Constant("s", DType::kF32, {n}, opset >= 21 ? per_channel : per_group);
+    m.Constant("b", DType::kF32, {n}, zero);
+    m.Node("GroupNormalization", {"x", "s", "b"}, {"y"}).Int("num_groups", 2).Float("epsilon", 0);
+    m.Output("y");
+    EXPECT_THAT(Run(m, {{1, 3, 1, 3, 5, 5, 9, 9}})[0], Near({-1, 1, -1, 1, -10, -10, 10, 10}));
+  }
+}
+
+TEST(NormTest, LpNormalizationOfZeroIsZero) {
+  for (int64_t p : {1, 2}) {
+    TestModel m(1);
+    m.Input("x", {2, 2});
+    m.Node("LpNormalization", {"x"}, {"y"}).Int("axis", 1).Int("p", p);
+    m.Output("y");
+    const double norm = p == 1 ? 7 : 5;
+    EXPECT_THAT(Run(m, {{3, -4, 0, 0}})[0], Near({3 / norm, -4 / norm, 0, 0}));
+  }
+}
+
+TEST(NormTest, GlobalLpPool) {
+  for (int64_t p : {1, 2, 3}) {
+    TestModel m(2);
+    m.Input("x", {1, 2, 1, 2});
+    m.Node("GlobalLpPool", {"x"}, {"y"}).Int("p", p);
+    m.Output("y");
+    const auto norm = [p](double a, double b) {
+      return std::pow(std::pow(a, p) + std::pow(b, p), 1.0 / static_cast<double>(p));
+    };
+    EXPECT_THAT(Run(m, {{3, -4, 1, 2}})[0], Near({norm(3, 4), norm(1, 2)}));
+  }
+}
+
+TEST(NormTest, BatchNormalizationForms) {
+  const Values scale = {2, 1, 1, 2}, zero(4, 0), one(4, 1);
+  TestModel per_element(7);
+  per_element.Input("x", {1, 2, 2});
+  for (const auto& [name, v] : {std::pair{"s", scale}, {"b", one}, {"m", zero}, {"v", one}})
+    per_element.Constant(name, DType::kF32, {2, 2}, v);
+  per_element.Node("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y"})
+      .Int("spatial", 0)
+      .Float("epsilon", 0);
+  per_element.Output("y");
+  EXPECT_THAT(Run(per_element, {{1, 2, 3, 4}})[0], Near({3, 3, 4, 9}));
+
+  TestModel training(15);
+  training.Input("x", {2, 2}).Input("m", {2}).Input("v", {2});
+  training.Constant("s", DType::kF32, {2}, Values{1, 2})
+      .Constant("b", DType::kF32, {2}, Values{0, 0});
+  training.Node("BatchNormalization", {"x", "s", "b", "m", "v"}, {"y", "mean", "var"})
+      .Int("training_mode", 1)
+      .Float("momentum", 0.75f)
+      .Float("epsilon", 0);
+  training.Output("y").Output("mean").Output("var");
+  const auto out = Run(training, {{0, 1, 4, 3}, {6, 6}, {8, 9}});
+  EXPECT_THAT(out[0], Near({-1, -2, 1, 2}));
+  EXPECT_THAT(out[1], Near({5, 5}));
+  EXPECT_THAT(out[2], Near({7, 7}));
+}
+
+TEST(ProductTest, GemmOfIntegers) {
+  TestModel m(13);
+  m.Input("a", {2, 2}, DType::kI32).Input("b", {2, 2}, DType::kI32).Input("c", {2}, DType::kI32);
+  m.Node("Gemm", {"a", "b", "c"}, {"y"}).Int("transA", 1).Float("alpha", 2).Float("beta", -1);
+  m.Output("y");
+  EXPECT_THAT(Run(m, {{1, 2, 3, 4}, {1, 0, 0, 1}, {1, 2}})[0], ElementsAre(1, 4, 3, 6));
+}
+
+// Einsum against its definition: every index of every label, multiplied and added up.
+Values EinsumByDefinition(const std::string& result, const std::vector<std::string>& terms,
+                          const std::vector<std::vector<int64_t>>& shapes,
+                          const std::vector<Values>& inputs) {
+  std::map<char, int64_t> extents;
+  for (size_t k = 0; k < terms.size(); ++k) {
+    for (size_t d = 0; d < terms[k].size(); ++d) {
+      int64_t& extent = extents.try_emplace(terms[k][d], 1).first->second;
+      extent = std::max(extent, shapes[k][d]);
+    }
+  }
+  int64_t size = 1, all = 1;
+  for (char l : result) size *= extents[l];
+  for (const auto& [l, extent] : extents) all *= extent;
+  Values out(static_cast<size_t>(size), 0);
+  for (int64_t i = 0; i < all; ++i) {
+    std::map<char, int64_t> at;
+    int64_t rest = i;
+    for (const auto& [l, extent] : extents) {
+      at[l] = rest % extent;
+      rest /= extent;
+    }
+    double product = 1;
+    for (size_t k = 0; k < terms.size(); ++k) {
+      int64_t offset = 0;
+      for (size_t d = 0; d < terms[k].size(); ++d)
+        offset = offset * shapes[k][d] + (shapes[k][d] == 1 ? 0 : at[terms[k][d]]);
+      product *= inputs[k][static_cast<size_t>(offset)];
+    }
+    int64_t to = 0;
+    for (char l : result) to = to * extents[l] + at[l];
+    out[static_cast<size_t>(to)] += product;
+  }
+  return out;
+}
+
+TEST(ProductTest, EinsumIsItsDefinition) {
+  struct Case {
+    std::string equation, result;
+    std::vector<std::string> terms;  // with letters for an ellipsis
+    std::vector<std::vector<int64_t>> shapes;
+  };
+  for (const Case& c : {
+           Case{"ij,jk->ik", "ik", {"ij", "jk"}, {{2, 3}, {3, 4}}},
+           Case{"ij , jk", "ik", {"ij", "jk"}, {{2, 3}, {3, 4}}},
+           Case{"ba", "ab", {"ba"}, {{2, 3}}},
+           Case{"ij->", "", {"ij"}, {{2, 3}}},
+           Case{"ii->i", "i", {"ii"}, {{3, 3}}},
+           Case{"ii", "", {"ii"}, {{3, 3}}},
+           Case{"iji->j", "j", {"iji"}, {{3, 2, 3}}},
+           Case{"iiij->ji", "ji", {"iiij"}, {{2, 2, 2, 3}}},
+           Case{"i->i", "i", {"i"}, {{3}}},
+           Case{"i,j->ij", "ij", {"i", "j"}, {{2}, {3}}},
+           Case{"i,i->i", "i", {"i", "i"}, {{3}, {3}}},
+           Case{"i,i", "", {"i", "i"}, {{3}, {3}}},
+           Case{"ij,j->i", "i", {"ij", "j"}, {{2, 3}, {3}}},
+           Case{"bhqd,bhkd->bhqk", "bhqk", {"bhqd", "bhkd"}, {{2, 2, 3, 4}, {2, 2, 5, 4}}},
+           Case{"bqhd,bkhd->bhqk", "bhqk", {"bqhd", "bkhd"}, {{2, 3, 2, 4}, {2, 5, 2, 4}}},
+           Case{"...ij,...jk->...ik", "xyik", {"xyij", "yjk"}, {{2, 3, 2, 3}, {3, 3, 2}}},
+           Case{"...ij,...jk", "xik", {"xij", "xjk"}, {{1, 2, 3}, {4, 3, 2}}},
+           Case{"i...->...", "xy", {"ixy"}, {{3, 2, 2}}},
+           Case{"abc,cd,def->fb", "fb", {"abc", "cd", "def"}, {{2, 3, 2}, {2, 2}, {2, 3, 2}}},
+           Case{"ab,cd->ad", "ad", {"ab", "cd"}, {{2, 3}, {2, 3}}},
+           Case{"Ab,bA->A", "A", {"Ab", "bA"}, {{2, 3}, {3, 2}}},
+       }) {
+    TestModel m(12);
+    std::vector<std::string> names;
+    std::vector<Values> inputs;
+    for (size_t k = 0; k < c.shapes.size(); ++k) {
+      names.push_back("x" + std::to_string(k));
+      m.Input(names.back(), c.shapes[k]);
+      int64_t n = 1;
+      for (int64_t e : c.shapes[k]) n *= e;
+      inputs.push_back(Counting(n, 1, 0.5 + static_cast<double>(k)));
+    }
+    m.Node("Einsum", names, {"y"}).Str("equation", c.equation);
+    m.Output("y");
+    const auto out = Run(m, inputs);
+    ASSERT_EQ(out.size(), 1u) << c.equation;
+    EXPECT_THAT(out[0], Near(EinsumByDefinition(c.result, c.terms, c.shapes, inputs)))
+        << c.equation;
+  }
+}
+
+TEST(ProductTest, EinsumErrorsQuoteTheTerm) {
+  auto error = [](const std::string& equation) {
+    TestModel m(12);
+    m.Input("a", {2, 3}).Input("b", {3, 4});
+    m.Node("Einsum", {"a", "b"}, {"y"}).Str("equation", equation);
+    m.Output("y");
+    return ErrorOf(m);
+  };
+  EXPECT_THAT(error("ij->ij"), HasSubstr("1 operands, the node 2 inputs"));
+  EXPECT_THAT(error("ijk,jk->ik"), HasSubstr("'ijk' does not fit operand 0 of rank 2"));
+  EXPECT_THAT(error("ij,ik->ik"), HasSubstr("extents 2 and 3"));
+  EXPECT_THAT(error("ij,jk->iz"), HasSubstr("a label that no operand has"));
+  EXPECT_THAT(error("ij,jk->ii"), HasSubstr("occurs twice"));
+  EXPECT_THAT(error("i1,jk->i"), HasSubstr("'i1' of an equation is not letters"));
+}
+
+TEST(ProductTest, DeterminantOfFourRows) {
+  TestModel m(11);
+  m.Input("x", {1, 4, 4});
+  m.Node("Det", {"x"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(Run(m, {{2, 0, 1, 3, 1, 1, 0, 2, 0, 3, 1, 1, 4, 1, 2, 0}})[0], Near({-32}));
+  TestModel large(11);
+  large.Input("x", {9, 9});
+  large.Node("Det", {"x"}, {"y"});
+  large.Output("y");
+  EXPECT_THAT(ErrorOf(large), HasSubstr("matrices of 9 rows are not supported; 1 to 6 are"));
+}
+
+// The transform of a turning pointer is a single frequency; and there and back is nothing.
+TEST(TransformTest, DftOfOperatorSet20) {
+  const double pi = std::acos(-1.0);
+  Values x, want(16, 0);
+  for (int i = 0; i < 8; ++i) {
+    x.push_back(std::cos(2 * pi * 3 * i / 8));
+    x.push_back(std::sin(2 * pi * 3 * i / 8));
+  }
+  want[2 * 3] = 8;
+  TestModel m(20);
+  m.Input("x", {1, 8, 2}).Node("DFT", {"x"}, {"f"});
+  m.Node("DFT", {"f"}, {"y"}).Int("inverse", 1);
+  m.Output("f").Output("y");
+  const auto out = Run(m, {x});
+  EXPECT_THAT(out[0], Near(want));
+  EXPECT_THAT(out[1], Near(x));
+}
+
+TEST(TransformTest, LengthPadsAndCuts) {
+  for (int64_t length : {2, 6}) {
+    TestModel m(20);
+    m.Input("x", {1, 4, 1}).Ints("n", {length}).Ints("axis", {1});
+    m.Node("DFT", {"x", "n", "axis"}, {"y"}).Int("onesided", 1);
+    m.Output("y");
+    const auto out = Run(m, {{1, 2, 3, 4}});
+    ASSERT_EQ(out[0].size(), static_cast<size_t>(2 * (length / 2 + 1)));
+    EXPECT_NEAR(out[0][0], length == 2 ? 3 : 10, 1e-9);                   // the sum
+    EXPECT_NEAR(out[0][out[0].size() - 2], length == 2 ? -1 : -2, 1e-9);  // alternating
+  }
+}
+
+TEST(SelectTest, OneHotTurnsNegativeIndicesAndDropsOthers) {
+  TestModel m(11);
+  m.Input("i", {4}, DType::kI64).Constant("d", DType::kI64, {}, Values{3});
+  m.Constant("v", DType::kF32, {2}, Values{-1, 5});
+  m.Node("OneHot", {"i", "d", "v"}, {"y"}).Int("axis", 0);
+  m.Output("y");
+  EXPECT_THAT(Run(m, {{0, -1, 3, -4}})[0],
+              ElementsAre(5, -1, -1, -1, -1, -1, -1, -1, -1, 5, -1, -1));
+}
+
+TEST(SelectTest, TopKOfOldOperatorSets) {
+  TestModel m(1);
+  m.Input("x", {1, 4});
+  m.Node("TopK", {"x"}, {"v", "i"}).Int("k", 2);
+  m.Output("v").Output("i");
+  const auto out = Run(m, {{1, 7, 7, 3}});
+  EXPECT_THAT(out[0], ElementsAre(7, 7));
+  EXPECT_THAT(out[1], ElementsAre(1, 2));
+  TestModel too_many(1);
+  too_many.Input("x", {1, 4});
+  too_many.Node("TopK", {"x"}, {"v", "i"}).Int("k", 5);
+  too_many.Output("v");
+  EXPECT_THAT(ErrorOf(too_many), HasSubstr("k 5 is outside of 0..4"));
+}
+
+TEST(SelectTest, HardmaxBeforeOperatorSet13RunsOverTheRest) {
+  TestModel m(11);
+  m.Input("x", {2, 2, 2});
+  m.Node("Hardmax", {"x"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(Run(m, {{1, 2, 3, 0, 5, 5, 5, 5}})[0], ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
+}
+
+TEST(LossTest, IgnoredTargetsHaveNoWeight) {
+  TestModel m(13);
+  m.Input("x", {3, 2}).Input("t", {3}, DType::kI64);
+  m.Node("NegativeLogLikelihoodLoss", {"x", "t"}, {"y"}).Int("ignore_index", 1);
+  m.Output("y");
+  EXPECT_THAT(Run(m, {{1, 2, 3, 4, 5, 6}, {0, 1, 0}})[0], ElementsAre(-3));
+  TestModel bad(13);
+  bad.Input("x", {3, 2}).Input("t", {2}, DType::kI64);
+  bad.Node("NegativeLogLikelihoodLoss", {"x", "t"}, {"y"});
+  bad.Output("y");
+  EXPECT_THAT(ErrorOf(bad), HasSubstr("target [2] for input [3,2]"));
+}
+
+}  // namespace
+}  // namespace whet::ops
