@@ -37,7 +37,8 @@ Status ImportInstanceNormalization(ImportContext& c) {
          {{"axes", AxesFrom(2, rank)}, {"epsilon", epsilon}})});
 }
 
-// Scale and shift are per group in operator set 18, per channel from 21 on.
+// Scale and shift are per group in operator set 18, per channel in later ones: the shapes say
+// which.
 Status ImportGroupNormalization(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(3, 3));
   WHET_ASSIGN_OR_RETURN(double epsilon, c.TakeFloat("epsilon", 1e-5));
@@ -49,16 +50,13 @@ Status ImportGroupNormalization(ImportContext& c) {
   const int64_t channels = x[1];
   if (groups < 1 || channels % groups != 0)
     return InvalidArgument("{} groups do not divide {} channels", groups, channels);
-  const int64_t parameters = c.opset >= 21 ? channels : groups;
   for (int i : {1, 2}) {
-    if (c.type(i).shape != Shape{parameters})
-      return InvalidArgument("parameter {} is {}, not [{}]", i, ShapeText(c.type(i).shape),
-                             parameters);
+    if (c.type(i).shape != Shape{groups} && c.type(i).shape != Shape{channels})
+      return InvalidArgument("parameter {} is {}, not [{}] or [{}]", i, ShapeText(c.type(i).shape),
+                             groups, channels);
   }
   Emitter e(c);
-  auto parameter = [&](ValueId v) {
-    return e.Reshape(v, {groups, c.opset >= 21 ? channels / groups : 1, 1});
-  };
+  auto parameter = [&](ValueId v) { return e.Reshape(v, {groups, e.shape(v)[0] / groups, 1}); };
   const ValueId grouped = e.Reshape(c.inputs[0], {x[0], groups, channels / groups, Product(x, 2)});
   const ValueId y =
       e("LayerNormalization", {grouped, parameter(c.inputs[1]), parameter(c.inputs[2])},

@@ -196,7 +196,16 @@ StatusOr<std::vector<std::string>> RunArtifact(const std::string& path,
   return results;
 }
 
-double Tolerance(DType t) {
+// The expected values of windows were computed with 3.1415 for pi.
+bool HasRoughPi(const TestCase& test) {
+  for (const char* window : {"test_hannwindow", "test_hammingwindow", "test_blackmanwindow"}) {
+    if (test.name.find(window) != std::string::npos) return true;
+  }
+  return false;
+}
+
+double Tolerance(DType t, bool rough) {
+  if (rough && IsFloat(t)) return 1e-4;
   switch (t) {
     case DType::kF16: return 0x1p-10;
     case DType::kBF16: return 0x1p-7;
@@ -207,11 +216,11 @@ double Tolerance(DType t) {
 }
 
 // The first difference in words, or "".
-std::string Compare(const graph::Constant& want, const std::string& got_bytes) {
+std::string Compare(const graph::Constant& want, const std::string& got_bytes, bool rough) {
   if (want.bytes() == got_bytes) return "";
   if (want.bytes().size() != got_bytes.size())
     return fmt::format("{} bytes instead of {}", got_bytes.size(), want.bytes().size());
-  const double tolerance = Tolerance(want.dtype());
+  const double tolerance = Tolerance(want.dtype(), rough);
   const std::vector<double> w = want.Doubles(), g = graph::ReadDoubles(want.dtype(), got_bytes);
   double largest = 0;
   for (double x : w) largest = std::max(largest, std::isfinite(x) ? std::fabs(x) : 0);
@@ -262,7 +271,8 @@ Outcome Judge(const TestCase& test, const std::string& artifact_path) {
   unlink(artifact_path.c_str());
   if (!got.ok()) return Fault(Message(got.status()));
   for (size_t i = 0; i < want.size(); ++i) {
-    if (std::string difference = Compare(*want[i].value, (*got)[i]); !difference.empty())
+    if (std::string difference = Compare(*want[i].value, (*got)[i], HasRoughPi(test));
+        !difference.empty())
       return Fault(fmt::format("output {}: {}", i, difference));
   }
   return Passed(folded);
