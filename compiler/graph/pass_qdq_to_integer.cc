@@ -28,6 +28,10 @@ constexpr double kBiasAbsolute = 1e-3;
 // of the result: of 500 results one may round differently.
 constexpr double kFinerThan = 1.0 / 256;
 
+// What copies elements of its first input and makes none of its own.
+constexpr std::string_view kMoves[] = {"DepthToSpace", "Expand",       "Gather", "Reshape",
+                                       "Slice",        "SpaceToDepth", "Tile",   "Transpose"};
+
 // A DequantizeLinear of 8-bit integers.
 struct Dequantized {
   ValueId x = kNoValue, scale = kNoValue, zero = kNoValue;
@@ -64,7 +68,8 @@ class QdqPass {
     if (op == "Gemm") return Gemm(n);
     if (op == "QuantizeLinear") return Quantize(n);
     if (op == "Concat") return Concat(n);
-    if (op == "MaxPool" || op == "Reshape" || op == "Transpose" || op == "Slice" || op == "Pad")
+    if (op == "MaxPool" || op == "Pad" ||
+        std::find(std::begin(kMoves), std::end(kMoves), op) != std::end(kMoves))
       return Move(n);
     return std::nullopt;
   }
@@ -331,7 +336,9 @@ class QdqPass {
       if (value != 0) return std::nullopt;
       attrs.Set("value", zero ? zero->Doubles()[0] : 0.0);
     }
-    WHET_ASSIGN_OR_RETURN(const ValueId moved, b_.Emit(n.op->name, {d->x}, attrs));
+    std::vector<ValueId> in = n.inputs;
+    in[0] = d->x;
+    WHET_ASSIGN_OR_RETURN(const ValueId moved, b_.Emit(n.op->name, std::move(in), attrs));
     WHET_ASSIGN_OR_RETURN(const ValueId y, Rescaled(moved, d->scale, d->zero));
     return std::optional<ValueId>(y);
   }

@@ -52,11 +52,9 @@ Status ImportQuantize(ImportContext& c) {
   const bool quantizes = c.op_type == "QuantizeLinear";
   // Without a zero point the result is u8; a dequantization just has nothing to subtract.
   if (!c.Has(2) && quantizes) {
-    const Shape shape = c.type(1).shape;
-    const std::vector<double> zeros(static_cast<size_t>(Product(shape)), 0);
     c.inputs.resize(2);
-    c.inputs.push_back(
-        c.builder.Constant("zero_point", graph::Constant::OfDoubles(DType::kU8, shape, zeros)));
+    c.inputs.push_back(c.builder.Constant(
+        "zero_point", graph::Constant::OfDoubles(DType::kU8, {}, std::vector<double>{0})));
   }
   if (!c.Has(2)) c.inputs.resize(2);
   WHET_ASSIGN_OR_RETURN(c.inputs[1], AlongAxis(c, c.inputs[1], x, axis, "scale"));
