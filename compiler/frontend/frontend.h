@@ -19,6 +19,11 @@ namespace whet::frontend {
 
 struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=D,D,... by input name
+  // --bind NAME=VALUE: an input becomes a constant of its element type ("16000", "1,2,3", "true");
+  // a name that is no input is a symbolic dimension.
+  std::map<std::string, std::string> bind;
+  std::vector<std::string> outputs;  // --output NAME: values to give out besides the model's own
+  int64_t max_nodes = 1'000'000;     // once loops are unrolled and functions inlined
 };
 
 // How sure a frontend is that a file is one of its own; the surest one reads it. A format without a

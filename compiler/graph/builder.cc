@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/graph/evaluate.h"
 
@@ -12,6 +13,10 @@ namespace {
 // Shape arithmetic is folded while the graph is built; heavier folding is left to the pass, which
 // can be switched off.
 constexpr int64_t kFoldAtOnce = 4096;
+// What a node that needs to know a value may ask for.
+constexpr int64_t kFoldOnDemand = int64_t{1} << 22;
+
+ConstantPtr Empty(const TensorType& t) { return graph::Constant::OfDoubles(t.dtype, t.shape, {}); }
 
 // Weights of 8 bits stay what they are until the pass that multiplies integers has looked at them.
 bool Dequantizes(const std::vector<const TensorType*>& in, const std::vector<TensorType>& out) {
@@ -56,14 +61,24 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
   n.label = label_;
   WHET_ASSIGN_OR_RETURN(n.attrs, FillAttrs(*n.op, std::move(attrs)));
   while (!inputs.empty() && inputs.back() == kNoValue) inputs.pop_back();
-  std::vector<const TensorType*> types;
-  bool constant = true;
-  for (ValueId v : inputs) {
-    types.push_back(v == kNoValue ? nullptr : &g_.type(v));
-    constant &= v == kNoValue || g_.constant(v) != nullptr;
+  bool constant = true, known = true;
+  for (ValueId& v : inputs) {
+    if (v == kNoValue) continue;
+    if (g_.constant(v) == nullptr && g_.type(v).num_elements() == 0)
+      v = g_.AddConstant(label_, Empty(g_.type(v)));
+    constant &= g_.constant(v) != nullptr;
+    known &= Known(v);
   }
+  std::vector<const TensorType*> types;
+  for (ValueId v : inputs) types.push_back(v == kNoValue ? nullptr : &g_.type(v));
   WHET_ASSIGN_OR_RETURN(std::vector<TensorType> out, InferTypes(*n.op, n.attrs, types));
   n.inputs = std::move(inputs);
+  if (std::all_of(out.begin(), out.end(),
+                  [](const TensorType& t) { return t.num_elements() == 0; })) {
+    std::vector<ValueId> ids;
+    for (const TensorType& t : out) ids.push_back(g_.AddConstant(label_, Empty(t)));
+    return ids;
+  }
   const bool small = std::all_of(
       out.begin(), out.end(), [](const TensorType& t) { return t.num_elements() <= kFoldAtOnce; });
   if (constant && small && !Dequantizes(types, out) && n.op->reference && !n.inputs.empty()) {
@@ -73,8 +88,48 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
     return ids;
   }
   for (TensorType& t : out) n.outputs.push_back(g_.AddValue(label_, std::move(t)));
+  if (known && n.op->reference && !n.inputs.empty()) {
+    for (ValueId v : n.outputs) put_off_.emplace(v, static_cast<int>(g_.nodes.size()));
+  }
   g_.nodes.push_back(std::move(n));
   return g_.nodes.back().outputs;
+}
+
+// The nodes that have to be evaluated for `v`, in execution order.
+std::vector<int> GraphBuilder::PutOffBehind(ValueId v) const {
+  std::vector<ValueId> todo = {v};
+  std::set<int> nodes;
+  while (!todo.empty()) {
+    auto it = put_off_.find(todo.back());
+    todo.pop_back();
+    if (it == put_off_.end() || !nodes.insert(it->second).second) continue;
+    for (ValueId in : g_.nodes[it->second].inputs) todo.push_back(in);
+  }
+  return {nodes.begin(), nodes.end()};
+}
+
+bool GraphBuilder::TryFold(ValueId v) {
+  if (v < 0) return false;
+  for (int i : PutOffBehind(v)) {
+    Node& n = g_.nodes[i];
+    std::vector<TensorType> types;
+    int64_t elements = 0;
+    for (ValueId out : n.outputs) {
+      types.push_back(g_.type(out));
+      elements += types.back().num_elements();
+      put_off_.erase(out);
+    }
+    const bool ready = std::all_of(n.inputs.begin(), n.inputs.end(), [this](ValueId in) {
+      return in == kNoValue || g_.constant(in) != nullptr;
+    });
+    if (!ready || elements > kFoldOnDemand) return false;
+    auto folded = EvaluateConstantNode(g_, n, types);
+    if (!folded.ok()) return false;
+    for (size_t k = 0; k < folded->size(); ++k)
+      g_.values[n.outputs[k]].constant = std::move((*folded)[k]);
+    n = {};
+  }
+  return g_.constant(v) != nullptr;
 }
 
 }  // namespace whet::graph

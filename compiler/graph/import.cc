@@ -4,6 +4,16 @@
 
 namespace whet::graph {
 
+ValueId ImportLists::Add(ImportList list) {
+  lists_.push_back(std::move(list));
+  return kFirstList - static_cast<ValueId>(lists_.size() - 1);
+}
+
+const ImportList* ImportLists::Find(ValueId v) const {
+  const int64_t i = int64_t{kFirstList} - v;
+  return i < 0 || i >= static_cast<int64_t>(lists_.size()) ? nullptr : &lists_[i];
+}
+
 Status ImportContext::NeedInputs(int at_least, int at_most) const {
   for (int i = 0; i < at_least; ++i) {
     if (!Has(i)) return InvalidArgument("input {} is missing", i);
@@ -61,11 +71,23 @@ ConstantPtr ImportContext::TakeTensor(std::string_view name) {
   return nullptr;
 }
 
+StatusOr<std::unique_ptr<ImportBody>> ImportContext::TakeBody(std::string_view name) {
+  for (auto it = bodies.begin(); it != bodies.end(); ++it) {
+    if (it->first != name) continue;
+    std::unique_ptr<ImportBody> body = std::move(it->second);
+    bodies.erase(it);
+    return body;
+  }
+  return InvalidArgument("attribute '{}', a graph, is missing", name);
+}
+
 Status ImportContext::CheckAllTaken() const {
   if (!attrs_.empty())
     return Unimplemented("attribute '{}' is not supported", attrs_.entries().front().first);
   if (!tensors.empty())
     return Unimplemented("tensor attribute '{}' is not supported", tensors.front().first);
+  if (!bodies.empty())
+    return Unimplemented("graph attribute '{}' is not supported", bodies.front().first);
   return OkStatus();
 }
 
@@ -79,6 +101,25 @@ StatusOr<std::vector<int64_t>> ImportContext::ConstInts(int i, std::string_view 
   if (c.num_elements() > 65536)
     return InvalidArgument("{} (input {}) has {} elements", what, i, c.num_elements());
   return c.Ints();
+}
+
+StatusOr<int64_t> ImportContext::ConstInt(int i, std::string_view what) const {
+  WHET_ASSIGN_OR_RETURN(const std::vector<int64_t> v, ConstInts(i, what));
+  if (v.size() != 1)
+    return InvalidArgument("{} (input {}) has {} elements, not 1", what, i, v.size());
+  return v[0];
+}
+
+StatusOr<std::vector<ValueId>> ImportContext::Sequence(int i) const {
+  if (!Has(i)) return InvalidArgument("input {} is missing", i);
+  const ImportList* list = List(i);
+  // An optional that holds a sequence stands for it.
+  if (list != nullptr && list->optional && list->items.size() == 1)
+    list = lists->Find(list->items[0]);
+  if (list == nullptr || list->optional)
+    return InvalidArgument("input {} is {}, not a sequence", i,
+                           list != nullptr ? "an empty optional" : "a tensor");
+  return list->items;
 }
 
 StatusOr<std::vector<double>> ImportContext::ConstFloats(int i, std::string_view what) const {

@@ -3,6 +3,7 @@
 // attribute it understands; what is left over is an error, so that an unknown attribute is never
 // ignored in silence. Lives on the importer's stack.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,34 @@
 #include "compiler/graph/builder.h"
 
 namespace whet::graph {
+
+// What a model has besides tensors: sequences and optionals. They exist while it is being imported
+// only, as lists of values whose lengths are known; an id at or below kFirstList names one.
+inline constexpr ValueId kFirstList = -16;
+struct ImportList {
+  bool optional = false;       // of one item, or of none
+  std::vector<ValueId> items;  // tensors; an optional may hold a sequence
+};
+class ImportLists {
+ public:
+  ValueId Add(ImportList list);
+  const ImportList* Find(ValueId v) const;  // null: a tensor
+
+ private:
+  std::vector<ImportList> lists_;
+};
+
+// A graph that is an attribute of a node: a branch of If, the body of Loop. Borrowed from the
+// importer's stack, as the context is.
+class ImportBody {
+ public:
+  virtual ~ImportBody() = default;
+  virtual int num_inputs() const = 0;
+  virtual int num_outputs() const = 0;
+  // Appends the body's nodes once more, reading `inputs`; the values of its outputs. Problems
+  // inside are the importer's to report: the error is then Cancelled, to be handed on.
+  virtual StatusOr<std::vector<ValueId>> Inline(std::vector<ValueId> inputs) = 0;
+};
 
 class ImportContext {
  public:
@@ -30,6 +59,9 @@ class ImportContext {
   std::vector<ValueId> outputs;  // filled in by the record, one per output it supports
   // Constant tensors given as attributes (Constant, ConstantOfShape), by attribute name.
   std::vector<std::pair<std::string, ConstantPtr>> tensors;
+  // Graphs given as attributes, by attribute name.
+  std::vector<std::pair<std::string, std::unique_ptr<ImportBody>>> bodies;
+  ImportLists* lists = nullptr;  // of the whole import; null: the frontend knows tensors only
 
   int num_inputs() const { return static_cast<int>(inputs.size()); }
   bool Has(int i) const { return i < num_inputs() && inputs[i] != kNoValue; }
@@ -47,6 +79,7 @@ class ImportContext {
   StatusOr<std::vector<int64_t>> TakeInts(std::string_view name, std::vector<int64_t> missing);
   StatusOr<std::vector<double>> TakeFloats(std::string_view name, std::vector<double> missing);
   ConstantPtr TakeTensor(std::string_view name);  // null when missing
+  StatusOr<std::unique_ptr<ImportBody>> TakeBody(std::string_view name);
   void Ignore(std::string_view name) { attrs_.Erase(name); }
   Attrs TakeAll() { return std::exchange(attrs_, {}); }
   Status CheckAllTaken() const;
@@ -54,7 +87,14 @@ class ImportContext {
   // The value of an input that has to be known at compile time: `what` names it in the error.
   StatusOr<std::vector<int64_t>> ConstInts(int i, std::string_view what) const;
   StatusOr<std::vector<double>> ConstFloats(int i, std::string_view what) const;
-  bool IsConst(int i) const { return Has(i) && builder.graph().constant(inputs[i]) != nullptr; }
+  bool IsConst(int i) const { return Has(i) && builder.TryFold(inputs[i]); }
+  StatusOr<int64_t> ConstInt(int i, std::string_view what) const;  // of exactly one element
+
+  // Sequences and optionals; null where the input is a tensor or missing.
+  const ImportList* List(int i) const {
+    return Has(i) && lists != nullptr ? lists->Find(inputs[i]) : nullptr;
+  }
+  StatusOr<std::vector<ValueId>> Sequence(int i) const;  // the items of an input that must be one
 
   // Emits one node and makes it the only output.
   Status Finish(std::string_view op, std::vector<ValueId> in, Attrs attrs = {});

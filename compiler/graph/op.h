@@ -106,6 +106,7 @@ struct OpRecord {
   bool commutative = false;  // all inputs may be exchanged
   bool idempotent = false;   // f(f(x)) == f(x)
   bool importable = true;    // false: made by passes only, not an operator of a model
+  bool takes_lists = false;  // `import` looks at sequences and optionals among its inputs
   std::string note;          // limits worth a line in the operator table
 
   // Turns a node of a model into canonical nodes (see import.h). Null: the attributes and inputs

@@ -2,8 +2,12 @@
 // dimensions of inputs get values from `shapes`, shape arithmetic folds away, and constants end up
 // as shared bytes. All problems of a model are collected (up to kMaxProblems) and reported at once.
 //
-// The file is untrusted: sizes, counts, ranks and products have caps, cycles and duplicate names
-// are found, external data is refused. Pure functions of file and options.
+// Graphs within nodes and functions of the model are inlined: If by its condition (or as a choice
+// between both results), loops by unrolling; sequences and optionals are lists of values meanwhile.
+//
+// The file is untrusted: sizes, counts, nesting, ranks and products have caps, cycles and duplicate
+// names are found, external data is read from beneath the model's folder only (external_data.h).
+// Pure functions of files and options.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,8 +20,9 @@
 namespace whet::onnx {
 
 inline constexpr int64_t kMaxFileBytes =
-    (int64_t{1} << 31) - 1;  // a protobuf message cannot be larger
-inline constexpr int kMaxNodes = 1'000'000;
+    (int64_t{1} << 31) - 1;                  // a protobuf message cannot be larger
+inline constexpr int kMaxNodes = 1'000'000;  // of the file; ImportOptions has that of the graph
+inline constexpr int kMaxNesting = 32;       // of graphs within nodes, and of functions
 inline constexpr int kMaxProblems = 20;
 inline constexpr int kMaxOpset = 20;
 // What folding at import may create in all, so that a small file cannot ask for all memory.

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <set>
 
 #include "compiler/onnx/tensor.h"
+#include "compiler/support/names.h"
 
 namespace whet::onnx {
 namespace {
@@ -33,9 +37,115 @@ std::string ExampleShape(const ValueInfoProto& v) {
   return s.empty() ? "1" : s;
 }
 
+constexpr int64_t kMaxBoundElements = 65536;
+
+template <typename T>
+bool ReadNumber(std::string_view text, T* v) {
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), *v);
+  return failed == std::errc() && end == text.data() + text.size();
+}
+
+// "16000", "1,2,3" or "[1,2,3]" as a constant. `shape` has -1 where the declaration leaves the
+// extent open, and no value where even the rank is.
+class BoundValue {
+ public:
+  BoundValue(DType dtype, std::string_view text) : dtype_(dtype), text_(text) {}
+
+  StatusOr<graph::ConstantPtr> Make(std::optional<std::vector<int64_t>> shape) {
+    WHET_RETURN_IF_ERROR(Read());
+    const auto n = static_cast<int64_t>(ints_.size());
+    if (!shape) shape = n == 1 ? std::vector<int64_t>{} : std::vector<int64_t>{n};
+    int open = 0;
+    for (int64_t d : *shape) open += d < 0;
+    if (open == 1 && shape->size() == 1) shape->front() = n, open = 0;
+    if (open > 0)
+      return InvalidArgument("its shape has symbolic dimensions; give them with --shape");
+    WHET_RETURN_IF_ERROR(graph::CheckShape(dtype_, *shape));
+    const int64_t elements = graph::TensorType::Of(dtype_, *shape).num_elements();
+    if (elements > kMaxBoundElements)
+      return ResourceExhausted("{} elements exceed the limit of {}", elements, kMaxBoundElements);
+    if (n != elements && n != 1)
+      return InvalidArgument("{} values, the input has {} elements", n, elements);
+    if (n == 1) {
+      ints_.assign(static_cast<size_t>(elements), ints_[0]);
+      doubles_.assign(static_cast<size_t>(elements), doubles_[0]);
+    }
+    if (dtype_ == DType::kI64) return graph::Constant::OfInts(*shape, ints_);
+    return graph::Constant::OfDoubles(dtype_, *shape, doubles_);
+  }
+
+ private:
+  Status Read() {
+    std::string_view rest = text_;
+    if (rest.size() >= 2 && rest.front() == '[' && rest.back() == ']')
+      rest = rest.substr(1, rest.size() - 2);
+    while (true) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      WHET_RETURN_IF_ERROR(One(rest.substr(0, comma)));
+      if (comma == rest.size()) return OkStatus();
+      rest.remove_prefix(comma + 1);
+    }
+  }
+
+  Status One(std::string_view word) {
+    int64_t i = 0;
+    double d = 0;
+    if (dtype_ == DType::kBool && (word == "true" || word == "false")) {
+      i = word == "true";
+      d = static_cast<double>(i);
+    } else if (IsFloat(dtype_)) {
+      if (!ReadNumber(word, &d))
+        return InvalidArgument("'{}' is not a number ({} is wanted)", word, ToString(dtype_));
+    } else {
+      if (!ReadNumber(word, &i))
+        return InvalidArgument("'{}' is not an integer ({} is wanted)", word, ToString(dtype_));
+      d = static_cast<double>(i);
+      if (dtype_ != DType::kI64 && graph::RoundTo(dtype_, d) != d)
+        return InvalidArgument("{} does not fit {}", i, ToString(dtype_));
+    }
+    ints_.push_back(i);
+    doubles_.push_back(d);
+    return OkStatus();
+  }
+
+  const DType dtype_;
+  const std::string_view text_;
+  std::vector<int64_t> ints_;
+  std::vector<double> doubles_;
+};
+
 class Resolver {
  public:
   explicit Resolver(const ImportOptions& options) : options_(options) {}
+
+  // A dimension parameter that --bind gives a value.
+  Status BindDimension(const std::string& name, const std::string& text) {
+    int64_t v = 0;
+    if (!ReadNumber(std::string_view(text), &v) || v < 0)
+      return InvalidArgument("--bind {}={}: dimension '{}' takes a number from 0", name, text,
+                             name);
+    bound_[name] = v;
+    return OkStatus();
+  }
+
+  StatusOr<graph::ConstantPtr> Value(const ValueInfoProto& v, const std::string& text) const {
+    if (!v.type().has_tensor_type()) return Unimplemented("it is no tensor");
+    const auto& tensor = v.type().tensor_type();
+    WHET_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(tensor.elem_type()));
+    std::optional<std::vector<int64_t>> shape;
+    if (auto it = options_.shapes.find(v.name()); it != options_.shapes.end()) {
+      shape = it->second;
+    } else if (tensor.has_shape()) {
+      shape.emplace();
+      for (const auto& d : tensor.shape().dim()) {
+        auto bound = bound_.find(d.dim_param());
+        shape->push_back(d.has_dim_value() ? std::max<int64_t>(d.dim_value(), 0)
+                         : bound != bound_.end() && !d.dim_param().empty() ? bound->second
+                                                                           : -1);
+      }
+    }
+    return BoundValue(dtype, text).Make(std::move(shape));
+  }
 
   // Binds the dimension parameters of an input that has a shape option.
   Status Bind(const ValueInfoProto& v) {
@@ -64,8 +174,12 @@ class Resolver {
   }
 
   StatusOr<graph::TensorType> Type(const ValueInfoProto& v) const {
-    if (!v.type().has_tensor_type())
-      return Unimplemented("it is no tensor; only tensors are supported");
+    if (!v.type().has_tensor_type()) {
+      return Unimplemented("it is {}; only tensors are supported",
+                           v.type().has_sequence_type()   ? "a sequence"
+                           : v.type().has_optional_type() ? "an optional"
+                                                          : "no tensor");
+    }
     WHET_ASSIGN_OR_RETURN(DType dtype, DTypeOf(v.type().tensor_type().elem_type()));
     WHET_ASSIGN_OR_RETURN(std::vector<int64_t> shape, Shape(v));
     WHET_RETURN_IF_ERROR(graph::CheckShape(dtype, shape));
@@ -91,9 +205,10 @@ class Resolver {
       } else {
         return InvalidArgument(
             "dimension {} ('{}') of shape ({}) is symbolic; give its shape, for instance --shape "
-            "{}={}",
+            "{}={}{}",
             i, d.dim_param().empty() ? "?" : d.dim_param(), DeclaredShape(v), v.name(),
-            ExampleShape(v));
+            ExampleShape(v),
+            d.dim_param().empty() ? "" : fmt::format(", or --bind {}=1", d.dim_param()));
       }
     }
     return shape;
@@ -108,12 +223,30 @@ class Resolver {
 std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& inputs,
                                      const ImportOptions& options, std::vector<Status>* problems) {
   Resolver resolver(options);
+  std::set<std::string> known, dimensions;
+  for (const ValueInfoProto* v : inputs) {
+    known.insert(v->name());
+    for (const auto& d : v->type().tensor_type().shape().dim()) {
+      if (!d.dim_param().empty()) dimensions.insert(d.dim_param());
+    }
+  }
+  for (const auto& [name, text] : options.bind) {
+    if (known.count(name)) continue;
+    if (dimensions.count(name)) {
+      if (Status s = resolver.BindDimension(name, text); !s.ok()) problems->push_back(s);
+      continue;
+    }
+    std::vector<std::string> all(known.begin(), known.end());
+    all.insert(all.end(), dimensions.begin(), dimensions.end());
+    problems->push_back(InvalidArgument(
+        "--bind names '{}', which is no input and no symbolic dimension{}; inputs: {}{}{}", name,
+        Suggestion(name, all), fmt::join(known, ", "),
+        dimensions.empty() ? "" : "; dimensions: ", fmt::join(dimensions, ", ")));
+  }
   std::string names;
   for (const ValueInfoProto* v : inputs) names += (names.empty() ? "" : ", ") + v->name();
   for (const auto& [name, shape] : options.shapes) {
-    bool known = false;
-    for (const ValueInfoProto* v : inputs) known |= v->name() == name;
-    if (!known)
+    if (!known.count(name))
       problems->push_back(
           InvalidArgument("--shape names '{}', which is no input; inputs: {}", name, names));
   }
@@ -122,12 +255,22 @@ std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& i
   }
   std::vector<InputType> types;
   for (const ValueInfoProto* v : inputs) {
+    if (auto bound = options.bind.find(v->name()); bound != options.bind.end()) {
+      auto value = resolver.Value(*v, bound->second);
+      if (value.ok()) {
+        types.push_back({v->name(), (*value)->type(), *value});
+      } else {
+        problems->push_back(Annotate(
+            value.status(), fmt::format("--bind {}={}", v->name(), bound->second.substr(0, 100))));
+      }
+      continue;
+    }
     auto type = resolver.Type(*v);
     if (!type.ok()) {
       problems->push_back(Annotate(type.status(), fmt::format("input '{}'", v->name())));
       continue;
     }
-    types.push_back({v->name(), std::move(*type)});
+    types.push_back({v->name(), std::move(*type), nullptr});
   }
   return types;
 }

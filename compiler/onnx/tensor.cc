@@ -65,16 +65,19 @@ std::string OnnxTypeName(int32_t onnx_type) {
   return name;
 }
 
-StatusOr<graph::ConstantPtr> TakeTensor(TensorProto& t) {
-  if (t.data_location() == TensorProto::EXTERNAL || t.external_data_size() > 0) {
-    return Unimplemented(
-        "its data is in an external file, which is not supported; save the model as one file");
-  }
+StatusOr<graph::ConstantPtr> TakeTensor(TensorProto& t, ExternalData* external) {
   if (t.has_segment()) return Unimplemented("its data is in segments, which is not supported");
   WHET_ASSIGN_OR_RETURN(DType dtype, DTypeOf(t.data_type()));
   std::vector<int64_t> shape(t.dims().begin(), t.dims().end());
   WHET_RETURN_IF_ERROR(graph::CheckShape(dtype, shape));
-  std::string bytes = t.has_raw_data() ? std::move(*t.mutable_raw_data()) : TypedBytes(t, dtype);
+  std::string bytes;
+  if (t.data_location() == TensorProto::EXTERNAL) {
+    ExternalData none;
+    const int64_t wanted = graph::TensorType::Of(dtype, shape).bytes();
+    WHET_ASSIGN_OR_RETURN(bytes, (external != nullptr ? *external : none).Read(t, wanted));
+  } else {
+    bytes = t.has_raw_data() ? std::move(*t.mutable_raw_data()) : TypedBytes(t, dtype);
+  }
   if (dtype == DType::kBool) {
     for (char& c : bytes) c = c != 0;  // any other byte would not be a bool to compiled code
   }

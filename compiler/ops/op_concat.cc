@@ -8,7 +8,13 @@ Status ImportConcat(ImportContext& c) {
   if (c.opset >= 4 && !c.HasAttr("axis")) return InvalidArgument("attribute 'axis' is missing");
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", 1));
   WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, c.type(0).rank()));
-  return c.Finish("Concat", c.inputs, {{"axis", axis}});
+  // Parts without elements need no reading.
+  std::vector<ValueId> parts;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (!c.Has(i)) return InvalidArgument("input {} is missing", i);
+    if (c.type(i).num_elements() > 0) parts.push_back(c.inputs[i]);
+  }
+  return c.Finish("Concat", parts.empty() ? c.inputs : parts, {{"axis", axis}});
 }
 
 Status InferConcat(const OpView& v, std::vector<TensorType>* out) {

@@ -15,7 +15,14 @@ const OpRecord& OpIdentity() {
     });
     r.kind = FusionKind::kInjective;
     r.view = ViewRole::kReshape;
-    r.import = ImportPlain;
+    r.takes_lists = true;
+    r.import = [](ImportContext& c) -> Status {
+      WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
+      if (c.List(0) == nullptr && c.builder.graph().constant(c.inputs[0]) == nullptr)
+        return ImportPlain(c);
+      c.outputs = c.inputs;
+      return OkStatus();
+    };
     return r;
   }();
   return op;

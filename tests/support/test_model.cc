@@ -82,6 +82,18 @@ TestModel::NodeWriter& TestModel::NodeWriter::Tensor(std::string_view name, DTyp
   return *this;
 }
 
+TestModel::NodeWriter& TestModel::NodeWriter::Graph(std::string_view name, const TestModel& body) {
+  AttributeProto* a = Add(name);
+  a->set_type(AttributeProto::GRAPH);
+  *a->mutable_g() = body.model_.graph();
+  return *this;
+}
+
+TestModel::NodeWriter& TestModel::NodeWriter::Domain(std::string_view domain) {
+  n_->set_domain(std::string(domain));
+  return *this;
+}
+
 TestModel::TestModel(int opset, std::string_view name) {
   model_.set_ir_version(7);
   auto* set = model_.add_opset_import();

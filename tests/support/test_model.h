@@ -30,6 +30,8 @@ class TestModel {
     NodeWriter& Ints(std::string_view name, const std::vector<int64_t>& v);
     NodeWriter& Tensor(std::string_view name, DType t, const std::vector<int64_t>& shape,
                        std::span<const double> values);
+    NodeWriter& Graph(std::string_view name, const TestModel& body);
+    NodeWriter& Domain(std::string_view domain);
 
    private:
     onnx_schema::AttributeProto* Add(std::string_view name);

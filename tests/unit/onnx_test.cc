@@ -2,6 +2,7 @@
 // tests/support.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -228,10 +229,175 @@ TEST(ImportTest, InitializersMustBeWhole) {
               HasSubstr("initializer 'w': f32[2] holds 8 bytes, not 7"));
   EXPECT_THAT(
       ErrorOf(with([](auto* t) { t->set_data_location(onnx_schema::TensorProto::EXTERNAL); })),
-      HasSubstr("external file, which is not supported"));
+      HasSubstr("its external data has no location"));
   EXPECT_THAT(ErrorOf(with([](auto* t) { t->set_data_type(onnx_schema::TensorProto::COMPLEX64); })),
               HasSubstr("element type complex64 is not supported"));
   EXPECT_THAT(ErrorOf(with([](auto* t) { t->set_dims(0, -2); })), HasSubstr("negative extent"));
+}
+
+// y = x + w, w in a file beside the model.
+struct ExternalModel {
+  explicit ExternalModel(std::string_view location, std::string_view offset = "8",
+                         std::string_view length = "8") {
+    model.Input("x", {2}).Weights("w", {2});
+    auto* w = model.proto().mutable_graph()->mutable_initializer(0);
+    w->clear_raw_data();
+    w->set_data_location(onnx_schema::TensorProto::EXTERNAL);
+    Entry("location", location);
+    if (!offset.empty()) Entry("offset", offset);
+    if (!length.empty()) Entry("length", length);
+    model.Node("Add", {"x", "w"}, {"y"});
+    model.Output("y");
+  }
+  void Entry(std::string_view key, std::string_view value) {
+    auto* e = model.proto().mutable_graph()->mutable_initializer(0)->add_external_data();
+    e->set_key(std::string(key));
+    e->set_value(std::string(value));
+  }
+  TestModel model{13};
+};
+
+TEST(ExternalDataTest, IsReadFromBeneathTheModelsFolder) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.path() + "/data/more");
+  const float values[] = {0, 0, 1.5f, -2};
+  const std::string bytes(reinterpret_cast<const char*>(values), sizeof values);
+  dir.File("data/more/w.bin", bytes);
+  for (const char* location : {"data/more/w.bin", "./data/more/w.bin"}) {
+    const auto g = ImportFile(dir.File("m.onnx", ExternalModel(location).model.Serialize()));
+    ASSERT_TRUE(g.ok()) << g.status();
+    EXPECT_THAT(graph::ToString(*g), HasSubstr("const w: f32[2] = [1.5,-2.0]"));
+  }
+  // Without offset and length: from the beginning, as much as the type takes.
+  const auto g =
+      ImportFile(dir.File("m.onnx", ExternalModel("data/more/w.bin", "", "").model.Serialize()));
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_THAT(graph::ToString(*g), HasSubstr("const w: f32[2] = [0.0,0.0]"));
+  EXPECT_THAT(ErrorOf(ExternalModel("data/more/w.bin").model),
+              HasSubstr("the model was not read from a folder"));
+}
+
+TEST(ExternalDataTest, WhatLeavesTheFolderIsRefused) {
+  const TempDir dir;
+  namespace fs = std::filesystem;
+  fs::create_directories(dir.path() + "/models/data");
+  dir.File("secret.bin", std::string(16, 's'));
+  dir.File("models/good.bin", std::string(16, 'g'));
+  fs::create_symlink("../secret.bin", dir.path() + "/models/link.bin");
+  fs::create_symlink("good.bin", dir.path() + "/models/inside.bin");
+  fs::create_directory_symlink("..", dir.path() + "/models/up");
+  auto error = [&](const ExternalModel& m) {
+    return Message(ImportFile(dir.File("models/m.onnx", m.model.Serialize())).status());
+  };
+  EXPECT_EQ(error(ExternalModel("good.bin")), "");
+  const std::string rule = "must be a relative path beneath the model's folder";
+  for (const std::string& bad :
+       {std::string("../secret.bin"), dir.path() + "/secret.bin", std::string("data/../good.bin"),
+        std::string("data/./../../secret.bin"), std::string(".."), std::string("data//x"),
+        std::string("good.bin/"), std::string("..\\secret.bin"), std::string("a\0b", 3),
+        std::string(5000, 'a')}) {
+    EXPECT_THAT(error(ExternalModel(bad)), HasSubstr(rule)) << bad;
+  }
+  for (const char* link : {"link.bin", "inside.bin", "up/secret.bin", "up/models/good.bin"})
+    EXPECT_THAT(error(ExternalModel(link)), HasSubstr("links are not followed")) << link;
+  EXPECT_THAT(error(ExternalModel("data")), HasSubstr("not a regular file"));
+  EXPECT_THAT(error(ExternalModel("none.bin")), HasSubstr("No such file"));
+  ASSERT_EQ(mkfifo((dir.path() + "/models/pipe").c_str(), 0600), 0);
+  EXPECT_THAT(error(ExternalModel("pipe")), HasSubstr("not a regular file"));
+}
+
+TEST(ExternalDataTest, OffsetAndLengthAreBounded) {
+  const TempDir dir;
+  dir.File("w.bin", std::string(16, 'w'));
+  auto error = [&](const ExternalModel& m) {
+    return Message(ImportFile(dir.File("m.onnx", m.model.Serialize())).status());
+  };
+  EXPECT_EQ(error(ExternalModel("w.bin", "8", "8")), "");
+  EXPECT_THAT(error(ExternalModel("w.bin", "9", "8")), HasSubstr("has 16 bytes, not the 8 from 9"));
+  EXPECT_THAT(error(ExternalModel("w.bin", "9223372036854775807", "")), HasSubstr("has 16 bytes"));
+  EXPECT_THAT(error(ExternalModel("w.bin", "0", "16")), HasSubstr("takes 8 bytes"));
+  for (const char* bad : {"-1", "x", "8x", "99999999999999999999", ""}) {
+    ExternalModel m("w.bin", "", "");
+    m.Entry("offset", bad);
+    EXPECT_THAT(error(m), HasSubstr("is not a number of bytes")) << bad;
+  }
+  // A type that asks for far more than there is allocates nothing.
+  ExternalModel huge("w.bin", "0", "");
+  huge.model.proto().mutable_graph()->mutable_initializer(0)->set_dims(0, int64_t{1} << 33);
+  EXPECT_THAT(error(huge), HasSubstr("external data of more than"));
+}
+
+TEST(BindTest, InputsBecomeConstants) {
+  auto model = [](DType t, const std::vector<std::string>& dims) {
+    TestModel m(13);
+    m.SymbolicInput("v", dims, t).SymbolicInput("x", {"n"});
+    m.Node("Identity", {"v"}, {"y"});
+    m.Node("Relu", {"x"}, {"z"});
+    m.Output("y").Output("z");
+    return m;
+  };
+  auto bound = [&](DType t, const std::vector<std::string>& dims, const std::string& value) {
+    ImportOptions options;
+    options.bind = {{"v", value}, {"n", "7"}};
+    auto g = ImportBytes(model(t, dims).Serialize(), options);
+    if (!g.ok()) return Message(g.status());
+    EXPECT_EQ(g->inputs.size(), 1u);
+    EXPECT_EQ(g->type(g->inputs[0]).shape, std::vector<int64_t>{7});
+    const std::string text = graph::ToString(*g);
+    const size_t at = text.find(": ", text.find("const ")) + 2;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(bound(DType::kI64, {}, "9007199254740993"), "i64[] = [9007199254740993]");
+  EXPECT_EQ(bound(DType::kI64, {"3"}, "1,-2,3"), "i64[3] = [1,-2,3]");
+  EXPECT_EQ(bound(DType::kI64, {"k"}, "[4,5]"), "i64[2] = [4,5]");
+  EXPECT_EQ(bound(DType::kF32, {"2"}, "0.5"), "f32[2] = [0.5,0.5]");
+  EXPECT_EQ(bound(DType::kBool, {}, "true"), "bool[] = [1]");
+  EXPECT_THAT(bound(DType::kI8, {}, "300"), HasSubstr("300 does not fit i8"));
+  EXPECT_THAT(bound(DType::kI64, {}, "1.5"), HasSubstr("'1.5' is not an integer"));
+  EXPECT_THAT(bound(DType::kF32, {}, "abc"), HasSubstr("'abc' is not a number"));
+  EXPECT_THAT(bound(DType::kF32, {"3"}, "1,2"), HasSubstr("2 values, the input has 3 elements"));
+  EXPECT_THAT(bound(DType::kF32, {"a", "b"}, "1"), HasSubstr("symbolic dimensions"));
+  ImportOptions options;
+  options.bind = {{"sr", "1"}};
+  EXPECT_THAT(ErrorOf(model(DType::kF32, {}), options),
+              AllOf(HasSubstr("--bind names 'sr'"), HasSubstr("inputs: v, x; dimensions: n"),
+                    HasSubstr("--shape x=1, or --bind n=1")));
+  options.bind = {{"n", "many"}};
+  EXPECT_THAT(ErrorOf(model(DType::kF32, {}), options), HasSubstr("takes a number from 0"));
+}
+
+TEST(ExtraOutputsTest, IntermediateValuesAreGivenOut) {
+  TestModel m(13);
+  m.Input("x", {2});
+  m.Node("Relu", {"x"}, {"hidden"});
+  m.Node("Neg", {"hidden"}, {"y"});
+  m.Output("y");
+  ImportOptions options;
+  options.outputs = {"hidden", "y"};
+  const graph::Graph g = Import(m, options);
+  ASSERT_EQ(g.outputs.size(), 2u);
+  EXPECT_EQ(g.outputs[1].name, "hidden");
+  options.outputs = {"hiden"};
+  EXPECT_THAT(ErrorOf(m, options),
+              AllOf(HasSubstr("--output names 'hiden'"), HasSubstr("did you mean 'hidden'?")));
+}
+
+TEST(FoldOnDemandTest, LargeConstantsAreEvaluatedWhereTheyAreAskedFor) {
+  // The extent is found by a reduction of a constant too large to be folded at once.
+  TestModel m(13);
+  m.Input("x", {3});
+  m.Ints("shape", {100, 100});
+  const double one[] = {1};
+  m.Node("ConstantOfShape", {"shape"}, {"ones"}).Tensor("value", DType::kI64, {1}, one);
+  m.Node("Add", {"ones", "ones"}, {"twos"});
+  m.Node("ReduceMax", {"twos"}, {"two"}).Int("keepdims", 0);
+  m.Ints("axes", {0}).Node("Unsqueeze", {"two", "axes"}, {"row"});
+  m.Ints("three", {3}).Node("Concat", {"row", "three"}, {"wanted"}).Int("axis", 0);
+  m.Node("Expand", {"x", "wanted"}, {"y"});
+  m.Output("y");
+  const graph::Graph g = Import(m);
+  EXPECT_EQ(g.type(g.outputs[0].value).shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(g.nodes.size(), 1u);
 }
 
 TEST(ImportTest, TypedFieldsAreReadLikeRawOnes) {

@@ -1,0 +1,30 @@
+// Weights that lie in files beside the model. A model is untrusted: it may name files beneath its
+// own folder only, by a relative path without "..", through no link; they have to be regular, and
+// what it wants of them has to be there. Internal to compiler/onnx; one thread.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "compiler/onnx/onnx_schema.pb.h"
+#include "compiler/support/status.h"
+
+namespace whet::onnx {
+
+// What all tensors of a model may read together: many may name the same bytes of a file.
+inline constexpr int64_t kMaxExternalBytes = int64_t{1} << 34;
+
+class ExternalData {
+ public:
+  // Without a folder (a model in memory) every read is refused.
+  ExternalData() = default;
+  explicit ExternalData(std::string folder) : folder_(std::move(folder)) {}
+
+  // The bytes of a tensor that takes `wanted` of them.
+  StatusOr<std::string> Read(const onnx_schema::TensorProto& t, int64_t wanted);
+
+ private:
+  std::string folder_;
+  int64_t bytes_read_ = 0;
+};
+
+}  // namespace whet::onnx
