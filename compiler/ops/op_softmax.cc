@@ -5,10 +5,10 @@
 namespace whet::ops {
 namespace {
 
-using AlongAxis = ValueId (*)(Emitter& e, ValueId x, int64_t axis);
+using AxisOperator = ValueId (*)(Emitter& e, ValueId x, int64_t axis);
 
 // Before operator set 13 these run over everything from `axis` on, as one axis.
-Status ImportAlongAxis(ImportContext& c, AlongAxis along) {
+Status ImportAlongAxis(ImportContext& c, AxisOperator along) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", c.opset >= 13 ? -1 : 1));
   const Shape x = c.type(0).shape;
@@ -129,7 +129,7 @@ Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err, 
   return OkStatus();
 }
 
-OpRecord SoftmaxRecord(const std::string& name, AlongAxis along, bool log) {
+OpRecord SoftmaxRecord(const std::string& name, AxisOperator along, bool log) {
   OpRecord r;
   r.name = name;
   r.kind = FusionKind::kReduction;
