@@ -490,6 +490,76 @@ TEST(TfliteOperators, HalfPrecisionWeightsBecomeConstants) {
   EXPECT_THAT(r.ops, Not(::testing::Contains("Cast")));
 }
 
+// ---- quantized tensors
+
+std::string Int8(const std::vector<int>& values) {
+  std::string bytes;
+  for (int v : values) bytes.push_back(static_cast<char>(v));
+  return bytes;
+}
+
+// Scales are powers of two, so that every real number in between is exact.
+TEST(TfliteQuantized, ConvolutionsRoundOnceToTheOutput) {
+  const std::vector<int> w = {1, -20, 30, 40, 50, 60, -70, 80};                     // (2, 2, 1, 2)
+  const std::vector<double> x = {-128, 127, 3, 4, 10, -10, 90, 17, 0, 1, 55, -55};  // (1, 3, 2, 2)
+  TestTflite m;
+  const int xt = m.Quantized("x", {1, 3, 2, 2}, TensorType::INT8, {0.5F}, {3});
+  const int wt =
+      m.Quantized("w", {2, 2, 1, 2}, TensorType::INT8, {0.25F, 0.0625F}, {0, 0}, 0, Int8(w));
+  const int bt = m.Quantized("b", {2}, TensorType::INT32, {0.125F, 0.03125F}, {0, 0}, 0,
+                             std::string("\x10\0\0\0\xf0\xff\xff\xff", 8));  // 16, -16
+  const int yt = m.Quantized("y", {1, 2, 2, 2}, TensorType::INT8, {8}, {-5});
+  m.Op(BuiltinOperator::CONV_2D, {xt, wt, bt}, {yt}, Options::Conv2D,
+       fb::CreateConv2DOptions(m.builder(), Padding::VALID, 1, 1, Activation::RELU).Union());
+  const Result r = Compute(m.Inputs({xt}).Outputs({yt}).Finish(), {x});
+  EXPECT_EQ(r.types[0], "i8[1,2,2,2]");
+  const double w_scale[] = {0.25, 0.0625}, bias[] = {2, -0.5};
+  std::vector<double> want;
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 2; ++j)
+      for (int o = 0; o < 2; ++o) {
+        double sum = bias[o];
+        for (int u = 0; u < 2; ++u)
+          for (int q = 0; q < 2; ++q)
+            sum += (x[((i + u) * 2 + j) * 2 + q] - 3) * 0.5 * w[(o * 2 + u) * 2 + q] * w_scale[o];
+        want.push_back(std::clamp(std::nearbyint(std::max(sum, 0.0) / 8) - 5, -128.0, 127.0));
+      }
+  EXPECT_THAT(r.values[0], ElementsAreArray(want));
+}
+
+TEST(TfliteQuantized, WhatOnlyMovesStaysStoredWhereTheScalesAgree) {
+  for (const float scale : {0.5F, 1.0F}) {
+    TestTflite m;
+    const int x = m.Quantized("x", {1, 4}, TensorType::INT8, {0.5F}, {2});
+    const int s = m.Ints("shape", {2}, {2, 2}),
+              a = m.Quantized("a", {2, 2}, TensorType::INT8, {0.5F}, {2});
+    const int y = m.Quantized("y", {4, 2}, TensorType::INT8, {scale}, {2});
+    m.Op(BuiltinOperator::RESHAPE, {x, s}, {a});
+    m.Op(BuiltinOperator::CONCATENATION, {a, a}, {y}, Options::Concatenation,
+         fb::CreateConcatenationOptions(m.builder(), 0).Union());
+    const Result r = Compute(m.Inputs({x}).Outputs({y}).Finish(), {{2, 6, -2, 126}});
+    if (scale == 0.5F) {
+      EXPECT_THAT(r.ops, ElementsAre("Reshape", "Concat"));
+      EXPECT_THAT(r.values[0], ElementsAre(2, 6, -2, 126, 2, 6, -2, 126));
+    } else {
+      EXPECT_THAT(r.values[0], ElementsAre(2, 4, 0, 64, 2, 4, 0, 64));
+    }
+  }
+}
+
+TEST(TfliteQuantized, NumbersAreTakenApartAndPutTogether) {
+  TestTflite m;
+  const int x = m.Tensor("x", {3}), q = m.Quantized("q", {3}, TensorType::UINT8, {0.5F}, {128});
+  const int p = m.Quantized("p", {3}, TensorType::INT8, {1}, {0}), y = m.Tensor("y", {3});
+  m.Op(BuiltinOperator::QUANTIZE, {x}, {q});
+  m.Op(BuiltinOperator::QUANTIZE, {q}, {p});  // from one scale to another
+  m.Op(BuiltinOperator::DEQUANTIZE, {p}, {y});
+  const Result r = Compute(m.Inputs({x}).Outputs({q, p, y}).Finish(), {{-100, 0.25, 7.2}});
+  EXPECT_THAT(r.values[0], ElementsAre(0, 128, 142));  // half to even
+  EXPECT_THAT(r.values[1], ElementsAre(-64, 0, 7));
+  EXPECT_THAT(r.values[2], ElementsAre(-64, 0, 7));
+}
+
 // ---- branches
 
 std::string IfModel(bool constant) {
