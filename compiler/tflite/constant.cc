@@ -35,8 +35,11 @@ StatusOr<Quantization> QuantizationOf(const fb::Tensor& t) {
   for (double s : q.scale) {
     if (!std::isfinite(s) || s <= 0) return InvalidArgument("quantization scale {}", s);
   }
-  if (from->zero_point() != nullptr)
-    q.zero_point.assign(from->zero_point()->begin(), from->zero_point()->end());
+  if (const auto* zero = from->zero_point(); zero != nullptr && zero->size() > 0) {
+    // By bytes: that elements of 8 bytes are aligned is nothing the verifier looks at.
+    q.zero_point.resize(zero->size());
+    std::memcpy(q.zero_point.data(), zero->Data(), q.zero_point.size() * sizeof(int64_t));
+  }
   if (q.zero_point.empty()) q.zero_point.assign(q.scale.size(), 0);
   if (q.zero_point.size() != q.scale.size())
     return InvalidArgument("{} zero points for {} scales", q.zero_point.size(), q.scale.size());
