@@ -13,9 +13,11 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "compiler/codegen/llvm_common.h"
 #include "compiler/expr/simplify.h"
+#include "compiler/support/half.h"
 
 namespace whet::codegen {
 namespace {
@@ -155,6 +157,7 @@ class PhaseEmitter {
     const Expr cond = expr::Simplify(s.cond, bounds_);
     if (expr::IsTrue(cond)) return EmitStmt(s.body);
     if (expr::IsFalse(cond)) return;
+    shared_.clear();
     Value* c = EmitExpr(cond);
     if (c->getType()->isVectorTy()) {
       if (auto* constant = llvm::dyn_cast<llvm::Constant>(c)) {
@@ -183,6 +186,7 @@ class PhaseEmitter {
   }
 
   void EmitStore(const loop::StoreNode& s) {
+    shared_.clear();
     Value* v = EmitExpr(s.value);
     if (!status_.ok()) return;
     const bool wide = lanes_ > 1;
@@ -393,10 +397,23 @@ class PhaseEmitter {
   // ----------------------------------------------------------------------------------------------
   Value* EmitExpr(const Expr& e) {
     if (!status_.ok()) return llvm::PoisonValue::get(b_.getInt64Ty());
+    if (e->args.empty() || e->kind == Kind::kLoad || !e->Shared()) return EmitNode(e);
+    if (auto it = shared_.find(e); it != shared_.end()) return it->second;
+    Value* v = EmitNode(e);
+    shared_[e] = v;
+    return v;
+  }
+
+  Value* EmitNode(const Expr& e) {
     switch (e->kind) {
       case Kind::kInt:
         return llvm::ConstantInt::get(TypeOf(e->dtype), static_cast<uint64_t>(e->int_value), true);
-      case Kind::kFloat: return llvm::ConstantFP::get(TypeOf(e->dtype), e->float_value);
+      case Kind::kFloat:
+        if (IsHalf(e->dtype)) {
+          const auto f = static_cast<float>(e->float_value);
+          return b_.getInt16(e->dtype == DType::kF16 ? F32ToF16(f) : F32ToBF16(f));
+        }
+        return llvm::ConstantFP::get(TypeOf(e->dtype), e->float_value);
       case Kind::kVar: return EmitVar(*e);
       case Kind::kNot: return b_.CreateNot(EmitExpr(e->args[0]));
       case Kind::kSelect: return EmitSelect(*e);
@@ -424,6 +441,16 @@ class PhaseEmitter {
     if (expr::IsTrue(cond)) return EmitExpr(e.args[1]);
     if (expr::IsFalse(cond)) return EmitExpr(e.args[2]);
     Value* c = EmitExpr(cond);
+    if (LoadsAreIn(cond, {e.args[1], e.args[2]})) {
+      Value* x = EmitExpr(e.args[1]);
+      Value* y = EmitExpr(e.args[2]);
+      Match(x, y);
+      if (c->getType()->isVectorTy()) {
+        x = Widen(x);
+        y = Widen(y);
+      }
+      return b_.CreateSelect(c, x, y);
+    }
     if (c->getType()->isVectorTy()) {
       Value* outer = mask_;
       mask_ = outer ? b_.CreateAnd(outer, c) : c;
@@ -436,14 +463,6 @@ class PhaseEmitter {
       // What is loaded under a mask is 0 outside of it already.
       const auto* zero = llvm::dyn_cast<llvm::Constant>(y);
       if (x == masked_load_ && zero && zero->isNullValue()) return x;
-      return b_.CreateSelect(c, x, y);
-    }
-    bool loads = false;
-    for (int i : {1, 2}) loads |= !loop::Loads(e.args[i]).empty();
-    if (!loads) {
-      Value* x = EmitExpr(e.args[1]);
-      Value* y = EmitExpr(e.args[2]);
-      Match(x, y);
       return b_.CreateSelect(c, x, y);
     }
     // A load may be out of bounds where its side is not taken: branch.
@@ -471,128 +490,330 @@ class PhaseEmitter {
     return phi;
   }
 
+  using Nodes = std::set<Expr>;
+  static void LoadsOf(const Expr& e, Nodes& seen, Nodes& loads) {
+    if (e->args.empty() || !seen.insert(e).second) return;
+    if (e->kind == Kind::kLoad) loads.insert(e);
+    for (const Expr& a : e->args) LoadsOf(a, seen, loads);
+  }
+
+  // Whether whatever the values load, the condition loads too: then it is there on both sides.
+  bool LoadsAreIn(const Expr& cond, std::initializer_list<Expr> values) {
+    Nodes seen, loads;
+    for (const Expr& v : values) LoadsOf(v, seen, loads);
+    if (loads.empty()) return true;
+    Nodes seen_in_cond, known;
+    LoadsOf(cond, seen_in_cond, known);
+    if (known.empty()) return false;
+    return std::all_of(loads.begin(), loads.end(), [&](const Expr& l) {
+      if (known.count(l)) return true;
+      const Expr simple = expr::Simplify(l, bounds_);
+      return std::any_of(known.begin(), known.end(),
+                         [&](const Expr& k) { return expr::Same(k, simple); });
+    });
+  }
+
   Value* EmitCast(const expr::ExprNode& e) {
     Value* v = EmitExpr(e.args[0]);
-    llvm::Type* to = TypeOf(e.dtype);
-    if (auto* vt = llvm::dyn_cast<llvm::VectorType>(v->getType()))
-      to = llvm::VectorType::get(to, vt);
-    const DType from = e.args[0]->dtype;
-    if (IsFloat(from) && IsFloat(e.dtype)) return b_.CreateFPCast(v, to);
-    if (IsFloat(from)) {
-      return e.dtype == DType::kBool
-                 ? b_.CreateFCmpUNE(v, llvm::Constant::getNullValue(v->getType()))
-                 : b_.CreateFPToSI(v, to);
+    if (!status_.ok()) return v;
+    return Convert(v, e.args[0]->dtype, e.dtype);
+  }
+
+  Value* Convert(Value* v, DType from, DType to) {
+    if (from == to) return v;
+    if (IsHalf(from)) return Convert(FromHalf(v, from), DType::kF32, to);
+    if (IsHalf(to)) {
+      // By way of the f32 that rounds to the same; integers of up to 16 bits are exact in it.
+      if (!IsFloat(from) && SizeOf(from) > 2) {
+        v = Convert(v, from, DType::kF64);
+        from = DType::kF64;
+      }
+      return ToHalf(from == DType::kF64 ? RoundToOdd(v) : Convert(v, from, DType::kF32), to);
     }
-    const bool is_unsigned = from == DType::kU8 || from == DType::kBool;
-    if (IsFloat(e.dtype)) return is_unsigned ? b_.CreateUIToFP(v, to) : b_.CreateSIToFP(v, to);
-    if (e.dtype == DType::kBool)
-      return b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
-    return b_.CreateIntCast(v, to, !is_unsigned);
+    llvm::Type* type = v->getType()->getWithNewType(TypeOf(to));
+    if (IsFloat(from) && IsFloat(to)) return b_.CreateFPCast(v, type);
+    if (to == DType::kBool) {
+      llvm::Constant* zero = llvm::Constant::getNullValue(v->getType());
+      return IsFloat(from) ? b_.CreateFCmpUNE(v, zero) : b_.CreateICmpNE(v, zero);
+    }
+    if (IsFloat(from)) {
+      const auto id = IsUnsigned(to) ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
+      return b_.CreateIntrinsic(id, {type, v->getType()}, {v});
+    }
+    if (IsFloat(to)) return IsUnsigned(from) ? b_.CreateUIToFP(v, type) : b_.CreateSIToFP(v, type);
+    return b_.CreateIntCast(v, type, !IsUnsigned(from));
+  }
+
+  // ---- half precisions: 16-bit integers in code, because what LLVM makes of its own types calls
+  // functions of a compiler's support library where the machine lacks an instruction. Arithmetic
+  // is done in f32 and rounded once.
+  Value* FromHalf(Value* h, DType from) {
+    llvm::Type* bits = h->getType()->getWithNewType(b_.getInt32Ty());
+    llvm::Type* f32 = h->getType()->getWithNewType(b_.getFloatTy());
+    auto constant = [&](uint32_t x) { return llvm::ConstantInt::get(bits, x); };
+    if (from == DType::kF16 && NativeHalf())
+      return b_.CreateFPExt(b_.CreateBitCast(h, h->getType()->getWithNewType(b_.getHalfTy())), f32);
+    Value* x = b_.CreateZExt(h, bits);
+    if (from == DType::kBF16) return b_.CreateBitCast(b_.CreateShl(x, constant(16)), f32);
+    Value* sign = b_.CreateShl(b_.CreateAnd(x, constant(0x8000)), constant(16));
+    Value* m = b_.CreateAnd(x, constant(0x7fff));
+    Value* normal = b_.CreateAdd(b_.CreateShl(m, constant(13)), constant(112u << 23));
+    Value* special = b_.CreateOr(b_.CreateShl(m, constant(13)), constant(0x7f800000));
+    Value* tiny = b_.CreateBitCast(
+        b_.CreateFMul(b_.CreateUIToFP(m, f32), llvm::ConstantFP::get(f32, 0x1.0p-24)), bits);
+    Value* r = b_.CreateSelect(b_.CreateICmpULT(m, constant(0x0400)), tiny, normal);
+    r = b_.CreateSelect(b_.CreateICmpUGE(m, constant(0x7c00)), special, r);
+    return b_.CreateBitCast(b_.CreateOr(r, sign), f32);
+  }
+
+  // The algorithms of support/half.h.
+  Value* ToHalf(Value* f, DType to) {
+    llvm::Type* bits = f->getType()->getWithNewType(b_.getInt32Ty());
+    llvm::Type* half = f->getType()->getWithNewType(b_.getInt16Ty());
+    auto constant = [&](uint32_t x) { return llvm::ConstantInt::get(bits, x); };
+    if (to == DType::kF16 && NativeHalf())
+      return b_.CreateBitCast(b_.CreateFPTrunc(f, f->getType()->getWithNewType(b_.getHalfTy())),
+                              half);
+    Value* x = b_.CreateBitCast(f, bits);
+    Value* is_nan = b_.CreateFCmpUNO(f, f);
+    auto rounded = [&](Value* v, uint32_t shift) {
+      Value* odd = b_.CreateAnd(b_.CreateLShr(v, constant(shift)), constant(1));
+      return b_.CreateAdd(b_.CreateAdd(v, constant((1u << (shift - 1)) - 1)), odd);
+    };
+    if (to == DType::kBF16) {
+      Value* nan = b_.CreateOr(b_.CreateLShr(x, constant(16)), constant(0x40));
+      Value* r = b_.CreateLShr(rounded(x, 16), constant(16));
+      return b_.CreateTrunc(b_.CreateSelect(is_nan, nan, r), half);
+    }
+    Value* sign = b_.CreateAnd(b_.CreateLShr(x, constant(16)), constant(0x8000));
+    Value* m = b_.CreateAnd(x, constant(0x7fffffff));
+    Value* normal = b_.CreateLShr(b_.CreateSub(rounded(m, 13), constant(112u << 23)), constant(13));
+    // Adding 0.5 leaves multiples of 2^-24 in the low bits.
+    Value* offset = llvm::ConstantFP::get(f->getType(), 0.5);
+    Value* tiny = b_.CreateSub(
+        b_.CreateBitCast(b_.CreateFAdd(b_.CreateBitCast(m, f->getType()), offset), bits),
+        constant(0x3f000000));
+    Value* r = b_.CreateSelect(b_.CreateICmpULT(m, constant(0x38800000)), tiny, normal);
+    r = b_.CreateSelect(b_.CreateICmpUGE(m, constant(0x477ff000)), constant(0x7c00), r);
+    r = b_.CreateSelect(is_nan, constant(0x7e00), r);
+    return b_.CreateTrunc(b_.CreateOr(r, sign), half);
+  }
+
+  bool NativeHalf() const { return target_.arch == "aarch64" || target_.Has("f16c"); }
+
+  // An f64 to the f32 that support/half.h's F64ToF32Odd gives.
+  Value* RoundToOdd(Value* v) {
+    llvm::Type* f32 = v->getType()->getWithNewType(b_.getFloatTy());
+    llvm::Type* bits = v->getType()->getWithNewType(b_.getInt32Ty());
+    Value* f = b_.CreateFPTrunc(v, f32);
+    Value* back = b_.CreateFPExt(f, v->getType());
+    Value* inexact = b_.CreateZExt(b_.CreateFCmpONE(back, v), bits);
+    Value* beyond =
+        b_.CreateZExt(b_.CreateFCmpOGT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                                       b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v)),
+                      bits);
+    Value* x = b_.CreateSub(b_.CreateBitCast(f, bits), beyond);
+    return b_.CreateBitCast(b_.CreateOr(x, inexact), f32);
   }
 
   Value* EmitCall(const expr::ExprNode& e) {
     Value* v = EmitExpr(e.args[0]);
+    if (!status_.ok()) return v;
+    return IsHalf(e.dtype) ? ToHalf(EmitCallOf(e, FromHalf(v, e.dtype)), e.dtype)
+                           : EmitCallOf(e, v);
+  }
+
+  Value* EmitCallOf(const expr::ExprNode& e, Value* v) {
     switch (e.call) {
       case expr::Intrinsic::kSqrt: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, v);
       case expr::Intrinsic::kAbs: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v);
-      case expr::Intrinsic::kFloor: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, v);
-      case expr::Intrinsic::kCeil: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, v);
-      case expr::Intrinsic::kRound: return b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, v);
+      case expr::Intrinsic::kFloor:
+      case expr::Intrinsic::kCeil:
+      case expr::Intrinsic::kRound: return EmitRounding(e.call, v);
       case expr::Intrinsic::kPow2:
       case expr::Intrinsic::kMantissa:
-      case expr::Intrinsic::kExponent:
-        if (e.dtype == DType::kF32) return EmitFloatBits(e.call, v);
-        break;
-      case expr::Intrinsic::kExp:
-      case expr::Intrinsic::kLog:
-      case expr::Intrinsic::kTanh:
-      case expr::Intrinsic::kErf: break;
+      case expr::Intrinsic::kExponent: return EmitFloatBits(e.call, v);
+      default: break;
     }
     Fail(Internal("'{}' was not expanded before code generation", expr::ToString(e.call)));
     return v;
   }
 
-  // The bit fields of an f32. Total on every input, NaN and infinity too: the expansions select
-  // those results away.
+  // To an integral value. Before SSE4.1 there is no instruction, and LLVM would call the C library:
+  // there, adding 2^(bits of the fraction) with the sign of v rounds, half to even.
+  Value* EmitRounding(expr::Intrinsic f, Value* v) {
+    if (target_.arch != "x86_64" || target_.Has("sse4.1")) {
+      return b_.CreateUnaryIntrinsic(f == expr::Intrinsic::kFloor  ? llvm::Intrinsic::floor
+                                     : f == expr::Intrinsic::kCeil ? llvm::Intrinsic::ceil
+                                                                   : llvm::Intrinsic::roundeven,
+                                     v);
+    }
+    llvm::Type* t = v->getType();
+    const double ulp_is_one = t->getScalarType()->isDoubleTy() ? 0x1.0p52 : 0x1.0p23;
+    auto with_sign = [&](Value* x) {
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, v);
+    };
+    Value* limit = llvm::ConstantFP::get(t, ulp_is_one);
+    Value* magic = with_sign(limit);
+    Value* r = b_.CreateFSub(b_.CreateFAdd(v, magic), magic);
+    Value* one = llvm::ConstantFP::get(t, 1);
+    if (f == expr::Intrinsic::kFloor)
+      r = b_.CreateSelect(b_.CreateFCmpOGT(r, v), b_.CreateFSub(r, one), r);
+    if (f == expr::Intrinsic::kCeil)
+      r = b_.CreateSelect(b_.CreateFCmpOLT(r, v), b_.CreateFAdd(r, one), r);
+    Value* has_fraction =
+        b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v), limit);
+    return b_.CreateSelect(has_fraction, with_sign(r), v);
+  }
+
+  // The bit fields of an f32 or f64. Total on every input, NaN and infinity too: the expansions
+  // select those results away.
   Value* EmitFloatBits(expr::Intrinsic f, Value* v) {
-    llvm::Type* bits = v->getType()->getWithNewType(b_.getInt32Ty());
-    auto constant = [&](uint32_t x) { return llvm::ConstantInt::get(bits, x); };
+    const bool wide = v->getType()->getScalarType()->isDoubleTy();
+    llvm::Type* bits = v->getType()->getWithNewType(wide ? b_.getInt64Ty() : b_.getInt32Ty());
+    const uint64_t fraction = wide ? 52 : 23, bias = wide ? 1023 : 127;
+    auto constant = [&](uint64_t x) { return llvm::ConstantInt::get(bits, x); };
     if (f == expr::Intrinsic::kPow2) {
-      // Adding 1.5 * 2^23 leaves the integer in the low bits; shifted into the exponent field over
-      // the bias it is 2^n.
-      Value* n =
-          b_.CreateBitCast(b_.CreateFAdd(v, llvm::ConstantFP::get(v->getType(), 12582912.0)), bits);
-      return b_.CreateBitCast(b_.CreateAdd(b_.CreateShl(n, constant(23)), constant(0x3f800000)),
-                              v->getType());
+      // Adding 1.5 * 2^fraction leaves the integer in the low bits; shifted into the exponent field
+      // over the bias it is 2^n.
+      Value* shifter =
+          llvm::ConstantFP::get(v->getType(), std::ldexp(1.5, static_cast<int>(fraction)));
+      Value* n = b_.CreateBitCast(b_.CreateFAdd(v, shifter), bits);
+      return b_.CreateBitCast(
+          b_.CreateAdd(b_.CreateShl(n, constant(fraction)), constant(bias << fraction)),
+          v->getType());
     }
     Value* x = b_.CreateBitCast(v, bits);
     if (f == expr::Intrinsic::kMantissa) {
-      return b_.CreateBitCast(
-          b_.CreateOr(b_.CreateAnd(x, constant(0x007fffff)), constant(0x3f800000)), v->getType());
+      return b_.CreateBitCast(b_.CreateOr(b_.CreateAnd(x, constant((uint64_t{1} << fraction) - 1)),
+                                          constant(bias << fraction)),
+                              v->getType());
     }
-    return b_.CreateSIToFP(b_.CreateSub(b_.CreateLShr(x, constant(23)), constant(127)),
+    return b_.CreateSIToFP(b_.CreateSub(b_.CreateLShr(x, constant(fraction)), constant(bias)),
                            v->getType());
   }
 
   Value* EmitBinary(const expr::ExprNode& e) {
     using expr::BinaryOp;
     const bool is_float = IsFloat(e.args[0]->dtype);
-    if (is_float && (e.binary == BinaryOp::kAdd || e.binary == BinaryOp::kSub)) {
+    const bool is_half = IsHalf(e.args[0]->dtype), is_unsigned = IsUnsigned(e.args[0]->dtype);
+    if (is_float && !is_half && (e.binary == BinaryOp::kAdd || e.binary == BinaryOp::kSub)) {
       if (Value* v = EmitFma(e)) return v;
     }
     Value* x = EmitExpr(e.args[0]);
     Value* y = EmitExpr(e.args[1]);
     if (!status_.ok()) return x;
     Match(x, y);
-    if (is_float) {
-      switch (e.binary) {
-        case BinaryOp::kAdd: return b_.CreateFAdd(x, y);
-        case BinaryOp::kSub: return b_.CreateFSub(x, y);
-        case BinaryOp::kMul: return b_.CreateFMul(x, y);
-        case BinaryOp::kDiv: return b_.CreateFDiv(x, y);
-        case BinaryOp::kMax:
-        case BinaryOp::kMin: return EmitMinMax(e.binary == BinaryOp::kMax, x, y);
-        case BinaryOp::kEq: return b_.CreateFCmpOEQ(x, y);
-        case BinaryOp::kNe: return b_.CreateFCmpUNE(x, y);
-        case BinaryOp::kLt: return b_.CreateFCmpOLT(x, y);
-        case BinaryOp::kLe: return b_.CreateFCmpOLE(x, y);
-        default: break;
-      }
-      Fail(Internal("'{}' was not expanded before code generation", expr::ToString(e.binary)));
-      return x;
+    if (is_half) {
+      Value* v = EmitFloatBinary(e, FromHalf(x, e.args[0]->dtype), FromHalf(y, e.args[0]->dtype));
+      return status_.ok() && e.dtype != DType::kBool ? ToHalf(v, e.dtype) : v;
     }
+    if (is_float) return EmitFloatBinary(e, x, y);
     switch (e.binary) {
       case BinaryOp::kAdd: return b_.CreateAdd(x, y);
       case BinaryOp::kSub: return b_.CreateSub(x, y);
       case BinaryOp::kMul: return b_.CreateMul(x, y);
       case BinaryOp::kFloorDiv:
       case BinaryOp::kFloorMod: return EmitDivMod(e, x, y);
-      case BinaryOp::kMin: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, y);
-      case BinaryOp::kMax: return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, y);
+      case BinaryOp::kMin:
+        return b_.CreateBinaryIntrinsic(is_unsigned ? llvm::Intrinsic::umin : llvm::Intrinsic::smin,
+                                        x, y);
+      case BinaryOp::kMax:
+        return b_.CreateBinaryIntrinsic(is_unsigned ? llvm::Intrinsic::umax : llvm::Intrinsic::smax,
+                                        x, y);
       case BinaryOp::kEq: return b_.CreateICmpEQ(x, y);
       case BinaryOp::kNe: return b_.CreateICmpNE(x, y);
-      case BinaryOp::kLt: return b_.CreateICmpSLT(x, y);
-      case BinaryOp::kLe: return b_.CreateICmpSLE(x, y);
-      case BinaryOp::kAnd: return b_.CreateAnd(x, y);
-      case BinaryOp::kOr: return b_.CreateOr(x, y);
-      case BinaryOp::kDiv:
-      case BinaryOp::kPow: break;
+      case BinaryOp::kLt: return is_unsigned ? b_.CreateICmpULT(x, y) : b_.CreateICmpSLT(x, y);
+      case BinaryOp::kLe: return is_unsigned ? b_.CreateICmpULE(x, y) : b_.CreateICmpSLE(x, y);
+      case BinaryOp::kAnd:
+      case BinaryOp::kBitAnd: return b_.CreateAnd(x, y);
+      case BinaryOp::kOr:
+      case BinaryOp::kBitOr: return b_.CreateOr(x, y);
+      case BinaryOp::kBitXor: return b_.CreateXor(x, y);
+      case BinaryOp::kShl:
+      case BinaryOp::kShr: return EmitShift(e, x, y);
+      case BinaryOp::kPow: return EmitIntPow(x, y, e.dtype);
+      case BinaryOp::kDiv: break;
     }
     Fail(Internal("operator '{}' on integers", expr::ToString(e.binary)));
     return x;
   }
 
+  Value* EmitFloatBinary(const expr::ExprNode& e, Value* x, Value* y) {
+    using expr::BinaryOp;
+    switch (e.binary) {
+      case BinaryOp::kAdd: return b_.CreateFAdd(x, y);
+      case BinaryOp::kSub: return b_.CreateFSub(x, y);
+      case BinaryOp::kMul: return b_.CreateFMul(x, y);
+      case BinaryOp::kDiv: return b_.CreateFDiv(x, y);
+      case BinaryOp::kMax:
+      case BinaryOp::kMin: return EmitMinMax(e.binary == BinaryOp::kMax, x, y);
+      case BinaryOp::kEq: return b_.CreateFCmpOEQ(x, y);
+      case BinaryOp::kNe: return b_.CreateFCmpUNE(x, y);
+      case BinaryOp::kLt: return b_.CreateFCmpOLT(x, y);
+      case BinaryOp::kLe: return b_.CreateFCmpOLE(x, y);
+      default: break;
+    }
+    Fail(Internal("'{}' was not expanded before code generation", expr::ToString(e.binary)));
+    return x;
+  }
+
+  // By squaring, all bits of the exponent.
+  Value* EmitIntPow(Value* x, Value* y, DType t) {
+    Value* zero = llvm::Constant::getNullValue(x->getType());
+    Value* one = llvm::ConstantInt::get(x->getType(), 1);
+    Value* negative = b_.CreateICmpSLT(y, zero);
+    Value* n = IsUnsigned(t) ? y : b_.CreateSelect(negative, b_.CreateNeg(y), y);
+    Value *power = one, *square = x;
+    for (int64_t bit = 0; bit < 8 * SizeOf(t); ++bit) {
+      Value* on = b_.CreateAnd(n, llvm::ConstantInt::get(n->getType(), uint64_t{1} << bit));
+      Value* next = b_.CreateMul(power, square);
+      power = b_.CreateSelect(b_.CreateICmpNE(on, zero), next, power);
+      square = b_.CreateMul(square, square);
+    }
+    if (IsUnsigned(t)) return power;
+    Value* unit = b_.CreateOr(b_.CreateICmpEQ(x, one), b_.CreateICmpEQ(x, b_.CreateNeg(one)));
+    return b_.CreateSelect(b_.CreateAnd(negative, b_.CreateNot(unit)), zero, power);
+  }
+
+  // A shift by the type's width or more has no defined result in LLVM.
+  Value* EmitShift(const expr::ExprNode& e, Value* x, Value* y) {
+    const auto bits = static_cast<uint64_t>(8 * SizeOf(e.dtype));
+    Value* last = llvm::ConstantInt::get(y->getType(), bits - 1);
+    Value* by = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, y, last);
+    if (e.binary == expr::BinaryOp::kShr && !IsUnsigned(e.dtype)) return b_.CreateAShr(x, by);
+    Value* r = e.binary == expr::BinaryOp::kShl ? b_.CreateShl(x, by) : b_.CreateLShr(x, by);
+    return b_.CreateSelect(b_.CreateICmpUGT(y, last), llvm::Constant::getNullValue(x->getType()),
+                           r);
+  }
+
+  // Total: by 0 it gives 0, and the least integer divided by -1 wraps around.
   Value* EmitDivMod(const expr::ExprNode& e, Value* x, Value* y) {
-    auto range = bounds_.Of(e.args[0]);
+    auto range = bounds_.Of(e.args[0]), by = bounds_.Of(e.args[1]);
     const bool mod = e.binary == expr::BinaryOp::kFloorMod;
-    if (range && range->lo >= 0) return mod ? b_.CreateURem(x, y) : b_.CreateUDiv(x, y);
+    Value* zero = llvm::Constant::getNullValue(x->getType());
+    Value* by_zero = nullptr;
+    if (!by || (by->lo <= 0 && by->hi >= 0)) {
+      by_zero = b_.CreateICmpEQ(y, zero);
+      y = b_.CreateSelect(by_zero, llvm::ConstantInt::get(y->getType(), 1), y);
+    }
+    auto finish = [&](Value* v) { return by_zero ? b_.CreateSelect(by_zero, zero, v) : v; };
+    const bool positive = range && range->lo >= 0 && by && by->lo >= 0;
+    if (positive || IsUnsigned(e.dtype))
+      return finish(mod ? b_.CreateURem(x, y) : b_.CreateUDiv(x, y));
+    Value* by_minus_one = nullptr;
+    if (!by || (by->lo <= -1 && by->hi >= -1)) {
+      by_minus_one = b_.CreateICmpEQ(y, llvm::Constant::getAllOnesValue(y->getType()));
+      y = b_.CreateSelect(by_minus_one, llvm::ConstantInt::get(y->getType(), 1), y);
+    }
     // floor: correct the truncated result when the signs differ and there is a rest
     Value* q = b_.CreateSDiv(x, y);
     Value* r = b_.CreateSRem(x, y);
-    Value* zero = llvm::Constant::getNullValue(x->getType());
     Value* fix = b_.CreateAnd(b_.CreateICmpNE(r, zero), b_.CreateICmpSLT(b_.CreateXor(x, y), zero));
-    return mod ? b_.CreateSelect(fix, b_.CreateAdd(r, y), r)
-               : b_.CreateSub(q, b_.CreateZExt(fix, x->getType()));
+    Value* v = mod ? b_.CreateSelect(fix, b_.CreateAdd(r, y), r)
+                   : b_.CreateSub(q, b_.CreateZExt(fix, x->getType()));
+    if (by_minus_one && !mod) v = b_.CreateSelect(by_minus_one, b_.CreateNeg(x), v);
+    return finish(v);
   }
 
   // a*b + c as one operation where the target has it (contraction is the only freedom taken with
@@ -699,10 +920,14 @@ class PhaseEmitter {
       case DType::kBool: return b_.getInt1Ty();
       case DType::kI8:
       case DType::kU8: return b_.getInt8Ty();
-      case DType::kI32: return b_.getInt32Ty();
-      case DType::kI64: return b_.getInt64Ty();
-      case DType::kF16: return b_.getHalfTy();
-      case DType::kBF16: return b_.getBFloatTy();
+      case DType::kF16:  // see FromHalf
+      case DType::kBF16:
+      case DType::kI16:
+      case DType::kU16: return b_.getInt16Ty();
+      case DType::kI32:
+      case DType::kU32: return b_.getInt32Ty();
+      case DType::kI64:
+      case DType::kU64: return b_.getInt64Ty();
       case DType::kF32: return b_.getFloatTy();
       case DType::kF64: return b_.getDoubleTy();
     }
@@ -795,6 +1020,7 @@ class PhaseEmitter {
   void ForgetLoads() {
     loads_.clear();
     splats_.clear();
+    shared_.clear();
   }
   void ForgetLoads(const expr::BufferNode* b) { loads_.erase(b); }
 
@@ -821,6 +1047,8 @@ class PhaseEmitter {
       registers_;
   std::map<const expr::BufferNode*, std::map<std::string, Value*>> loads_;
   std::map<std::pair<Value*, int64_t>, Value*> splats_;
+  // Values of nodes with several parents, within one statement.
+  std::map<Expr, Value*> shared_;
   Status status_ = OkStatus();
 };
 

@@ -1,6 +1,10 @@
 #include "compiler/expr/expr.h"
 
 #include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "compiler/support/half.h"
 
 namespace whet::expr {
 
@@ -77,15 +81,52 @@ bool IsComparison(BinaryOp op) {
 }
 bool IsLogical(BinaryOp op) { return op == BinaryOp::kAnd || op == BinaryOp::kOr; }
 
+// Arguments and result as in Int: already modulo the size of the type.
+int64_t Shift(BinaryOp op, int64_t a, uint64_t by, DType t) {
+  const bool all_out = by >= static_cast<uint64_t>(8 * SizeOf(t));
+  if (op == BinaryOp::kShl) return all_out ? 0 : Wrap(static_cast<uint64_t>(a) << by);
+  if (IsUnsigned(t)) return all_out ? 0 : Wrap(static_cast<uint64_t>(a) >> by);
+  return a >> (all_out ? 63 : by);
+}
+
+// By squaring; to a negative exponent 1 over that, towards zero.
+int64_t IntPow(int64_t a, int64_t b, DType t) {
+  const bool negative = !IsUnsigned(t) && b < 0;
+  if (negative && a != 1 && a != -1) return 0;
+  const auto bits = static_cast<uint64_t>(b);
+  uint64_t power = 1, square = static_cast<uint64_t>(a);
+  for (uint64_t n = negative ? 0 - bits : bits; n != 0; n >>= 1) {
+    if (n & 1) power *= square;
+    square *= square;
+  }
+  return Wrap(power);
+}
+
+Expr FoldUnsigned64(BinaryOp op, uint64_t a, uint64_t b) {
+  const DType t = DType::kU64;
+  switch (op) {
+    case BinaryOp::kFloorDiv: return Int(b == 0 ? 0 : Wrap(a / b), t);
+    case BinaryOp::kFloorMod: return Int(b == 0 ? 0 : Wrap(a % b), t);
+    case BinaryOp::kMin: return Int(Wrap(std::min(a, b)), t);
+    case BinaryOp::kMax: return Int(Wrap(std::max(a, b)), t);
+    case BinaryOp::kLt: return Bool(a < b);
+    case BinaryOp::kLe: return Bool(a <= b);
+    default: return nullptr;
+  }
+}
+
 Expr FoldInts(BinaryOp op, int64_t a, int64_t b, DType t) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  if (t == DType::kU64) {
+    if (Expr e = FoldUnsigned64(op, ua, ub)) return e;
+  }
   switch (op) {
     case BinaryOp::kAdd: return Int(Wrap(ua + ub), t);
     case BinaryOp::kSub: return Int(Wrap(ua - ub), t);
     case BinaryOp::kMul: return Int(Wrap(ua * ub), t);
-    case BinaryOp::kFloorDiv: return b == 0 ? nullptr : Int(FloorDivInt(a, b), t);
+    case BinaryOp::kFloorDiv: return Int(b == 0 ? 0 : FloorDivInt(a, b), t);
     case BinaryOp::kFloorMod:
-      return b == 0 ? nullptr : Int(Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
+      return Int(b == 0 ? 0 : Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
     case BinaryOp::kMin: return Int(std::min(a, b), t);
     case BinaryOp::kMax: return Int(std::max(a, b), t);
     case BinaryOp::kEq: return Bool(a == b);
@@ -94,8 +135,13 @@ Expr FoldInts(BinaryOp op, int64_t a, int64_t b, DType t) {
     case BinaryOp::kLe: return Bool(a <= b);
     case BinaryOp::kAnd: return Bool(a && b);
     case BinaryOp::kOr: return Bool(a || b);
-    case BinaryOp::kDiv:
-    case BinaryOp::kPow: return nullptr;
+    case BinaryOp::kBitAnd: return Int(a & b, t);
+    case BinaryOp::kBitOr: return Int(a | b, t);
+    case BinaryOp::kBitXor: return Int(a ^ b, t);
+    case BinaryOp::kShl:
+    case BinaryOp::kShr: return Int(Shift(op, a, ub, t), t);
+    case BinaryOp::kPow: return Int(IntPow(a, b, t), t);
+    case BinaryOp::kDiv: return nullptr;
   }
   return nullptr;
 }
@@ -135,6 +181,30 @@ Expr FoldIdentity(BinaryOp op, const Expr& a, const Expr& b) {
 
 }  // namespace
 
+int64_t WrapInt(int64_t v, DType t) {
+  switch (t) {
+    case DType::kBool: return v != 0;
+    case DType::kU8: return static_cast<uint8_t>(v);
+    case DType::kI8: return static_cast<int8_t>(v);
+    case DType::kU16: return static_cast<uint16_t>(v);
+    case DType::kI16: return static_cast<int16_t>(v);
+    case DType::kU32: return static_cast<uint32_t>(v);
+    case DType::kI32: return static_cast<int32_t>(v);
+    default: return v;
+  }
+}
+
+int64_t SaturateToInt(double v, DType t) {
+  if (t == DType::kBool) return v != 0;
+  if (std::isnan(v)) return 0;
+  const int bits = static_cast<int>(8 * SizeOf(t)) - (IsUnsigned(t) ? 0 : 1);
+  const double end = std::ldexp(1.0, bits);  // one above the highest
+  const uint64_t highest = ~uint64_t{0} >> (64 - bits);
+  if (v >= end) return Wrap(highest);
+  if (IsUnsigned(t)) return v <= 0 ? 0 : Wrap(static_cast<uint64_t>(v));
+  return v <= -end ? -Wrap(highest) - 1 : static_cast<int64_t>(v);
+}
+
 int64_t FloorDivInt(int64_t a, int64_t b) {
   if (b == -1) return Wrap(0 - static_cast<uint64_t>(a));
   const int64_t q = a / b;
@@ -143,13 +213,13 @@ int64_t FloorDivInt(int64_t a, int64_t b) {
 
 Expr Int(int64_t v, DType t) {
   auto* n = NewNode(Kind::kInt, t);
-  n->int_value = v;
+  n->int_value = WrapInt(v, t);
   return Expr(n);
 }
 
 Expr Float(double v, DType t) {
   auto* n = NewNode(Kind::kFloat, t);
-  n->float_value = t == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v;
+  n->float_value = RoundToFloat(t, v);
   return Expr(n);
 }
 
@@ -277,32 +347,56 @@ Expr Rebuild(const ExprNode& e, std::vector<Expr> args) {
   WHET_CHECK(false, "a leaf has no operands");
 }
 
+// Results for nodes with several parents: they stay shared, and an expression that is small as a
+// graph is not walked as the large tree it stands for.
+using Rewritten = std::unordered_map<const ExprNode*, Expr>;
+
 template <typename F>
-Expr RewriteWith(const Expr& e, const F& f) {
+Expr RewriteWith(const Expr& e, const F& f, Rewritten& done);
+
+template <typename F>
+Expr RewriteNode(const Expr& e, const F& f, Rewritten& done) {
   if (Expr r = f(e)) return r;
-  if (e->args.empty()) return e;
   std::vector<Expr> args;
   bool changed = false;
   args.reserve(e->args.size());
   for (const Expr& a : e->args) {
-    args.push_back(RewriteWith(a, f));
+    args.push_back(RewriteWith(a, f, done));
     changed |= !(args.back() == a);
   }
   return changed ? Rebuild(*e, std::move(args)) : e;
 }
 
+template <typename F>
+Expr RewriteWith(const Expr& e, const F& f, Rewritten& done) {
+  if (e->args.empty()) {
+    Expr r = f(e);
+    return r ? r : e;
+  }
+  if (!e->Shared()) return RewriteNode(e, f, done);
+  if (auto it = done.find(e.get()); it != done.end()) return it->second;
+  Expr r = RewriteNode(e, f, done);
+  done.emplace(e.get(), r);
+  return r;
+}
+
 }  // namespace
 
-Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f) { return RewriteWith(e, f); }
+Expr Rewrite(const Expr& e, const std::function<Expr(const Expr&)>& f) {
+  Rewritten done;
+  return RewriteWith(e, f, done);
+}
 
 Expr Substitute(const Expr& e, const Substitution& s) {
-  return RewriteWith(e, [&](const Expr& x) -> Expr {
+  Rewritten done;
+  auto replace = [&](const Expr& x) -> Expr {
     if (x->kind != Kind::kVar) return nullptr;
     for (const auto& [var, value] : s.pairs) {
       if (var == x.get()) return value;
     }
     return nullptr;
-  });
+  };
+  return RewriteWith(e, replace, done);
 }
 
 void Visit(const Expr& e, const std::function<void(const ExprNode&)>& f) {

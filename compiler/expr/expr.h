@@ -1,7 +1,10 @@
 // Scalar expressions, shared by tensor expressions (te) and loop programs (loop). Nodes are
 // immutable and shared; equality of variables and buffers is identity, of everything else
 // structure. Index arithmetic is i64; division and modulo of integers round towards minus infinity,
-// so that tiling algebra holds.
+// so that tiling algebra holds. Arithmetic of every integer type wraps around. Division and modulo
+// by 0 give 0; powers with a negative exponent are 1 over the power, towards 0. Shifts fill with
+// zeros (`>>` of a signed type with its sign); by the type's width or more they give what shifting
+// bit by bit would.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -61,17 +64,23 @@ enum class Kind : uint8_t { kInt, kFloat, kVar, kBinary, kNot, kSelect, kCast, k
   X(kLe, "<=", 4)          \
   X(kAnd, "&&", 2)         \
   X(kOr, "||", 1)          \
-  X(kPow, "pow", 0)
+  X(kPow, "pow", 0)        \
+  X(kBitAnd, "bit_and", 0) \
+  X(kBitOr, "bit_or", 0)   \
+  X(kBitXor, "bit_xor", 0) \
+  X(kShl, "shl", 0)        \
+  X(kShr, "shr", 0)
 enum class BinaryOp : uint8_t {
 #define X(id, sym, prec) id,
   WHET_BINARY_OPS(X)
 #undef X
 };
 
-// Unary functions of a float. exp, log, tanh, erf (and pow) are expanded into arithmetic before
-// code generation (see vector_math.h), so that every machine computes the same bits and no libm is
-// on a hot path. The last three are what the expansions need: 2^n of an integral n in [-126, 127],
-// and x = mantissa(x) * 2^exponent(x) with a mantissa in [1, 2) for a positive normal x.
+// Unary functions of a float. exp, log, tanh, erf (and pow) and the trigonometric and hyperbolic
+// ones are expanded into arithmetic before code generation (see vector_math.h), so that every
+// machine computes the same bits and no libm is on a hot path. pow2, mantissa and exponent are what
+// the expansions need: 2^n of an integral n in [-126, 127] (f64: [-1022, 1023]), and
+// x = mantissa(x) * 2^exponent(x) with a mantissa in [1, 2) for a positive normal x.
 #define WHET_INTRINSICS(X) \
   X(kExp, "exp")           \
   X(kLog, "log")           \
@@ -84,7 +93,18 @@ enum class BinaryOp : uint8_t {
   X(kRound, "round")       \
   X(kPow2, "pow2")         \
   X(kMantissa, "mantissa") \
-  X(kExponent, "exponent")
+  X(kExponent, "exponent") \
+  X(kSin, "sin")           \
+  X(kCos, "cos")           \
+  X(kTan, "tan")           \
+  X(kAsin, "asin")         \
+  X(kAcos, "acos")         \
+  X(kAtan, "atan")         \
+  X(kSinh, "sinh")         \
+  X(kCosh, "cosh")         \
+  X(kAsinh, "asinh")       \
+  X(kAcosh, "acosh")       \
+  X(kAtanh, "atanh")
 enum class Intrinsic : uint8_t {
 #define X(id, name) id,
   WHET_INTRINSICS(X)
@@ -101,7 +121,7 @@ struct ExprNode : RefCounted {
   DType dtype = DType::kI64;
   BinaryOp binary = BinaryOp::kAdd;  // kBinary
   Intrinsic call = Intrinsic::kExp;  // kCall
-  int64_t int_value = 0;             // kInt (bool constants too)
+  int64_t int_value = 0;             // kInt (bool constants too); u64: its bits
   double float_value = 0;            // kFloat
   std::string name;                  // kVar
   Buffer buffer;                     // kLoad
@@ -111,7 +131,7 @@ using Var = Expr;  // an Expr of kind kVar
 
 // Constructors. They fold constants and the identities x+0, x*1, x*0 (integers only), but nothing
 // that needs bounds: see simplify.h. Operand types must agree (a bug otherwise).
-Expr Int(int64_t v, DType t = DType::kI64);
+Expr Int(int64_t v, DType t = DType::kI64);  // `v` modulo the size of the type
 Expr Float(double v, DType t = DType::kF32);
 Expr Bool(bool v);
 Var MakeVar(std::string name, DType t = DType::kI64);
@@ -145,6 +165,11 @@ inline Expr And(const Expr& a, const Expr& b) { return Binary(BinaryOp::kAnd, a,
 inline Expr Or(const Expr& a, const Expr& b) { return Binary(BinaryOp::kOr, a, b); }
 
 bool IsInt(const Expr& e, int64_t v);
+// What `v` is in arithmetic modulo the size of the type (u64: its bits).
+int64_t WrapInt(int64_t v, DType t);
+// `v` towards zero, in that form; what the type cannot hold becomes the nearest it can, NaN 0.
+// bool: not zero.
+int64_t SaturateToInt(double v, DType t);
 // Towards minus infinity, as // in expressions; wraps where -1 divides the least integer.
 int64_t FloorDivInt(int64_t a, int64_t b);
 bool IsTrue(const Expr& e);  // the constant true (a null predicate counts as true)

@@ -49,13 +49,18 @@ bool Applies(BinaryOp op, DType t) {
   switch (op) {
     case BinaryOp::kAnd:
     case BinaryOp::kOr: return t == DType::kBool;
-    case BinaryOp::kDiv:
-    case BinaryOp::kPow: return IsFloat(t);
+    case BinaryOp::kDiv: return IsFloat(t);
     case BinaryOp::kFloorDiv:
-    case BinaryOp::kFloorMod: return !IsFloat(t) && t != DType::kBool;
+    case BinaryOp::kFloorMod:
+    case BinaryOp::kBitAnd:
+    case BinaryOp::kBitOr:
+    case BinaryOp::kBitXor:
+    case BinaryOp::kShl:
+    case BinaryOp::kShr: return !IsFloat(t) && t != DType::kBool;
     case BinaryOp::kAdd:
     case BinaryOp::kSub:
-    case BinaryOp::kMul: return t != DType::kBool;
+    case BinaryOp::kMul:
+    case BinaryOp::kPow: return t != DType::kBool;
     case BinaryOp::kMin:
     case BinaryOp::kMax:
     case BinaryOp::kEq:

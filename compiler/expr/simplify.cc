@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <unordered_map>
 
 namespace whet::expr {
 namespace {
@@ -53,7 +54,9 @@ const Interval* Bounds::Find(const ExprNode* v) const {
 
 std::optional<Interval> Bounds::Of(const Expr& e) const {
   switch (e->kind) {
-    case Kind::kInt: return Known(e->int_value, e->int_value);
+    case Kind::kInt:
+      if (e->dtype == DType::kU64 && e->int_value < 0) return std::nullopt;
+      return Known(e->int_value, e->int_value);
     case Kind::kVar: {
       const Interval* r = Find(e.get());
       return r ? std::optional<Interval>(*r) : std::nullopt;
@@ -199,9 +202,26 @@ class Simplifier {
 
   Expr Run(const Expr& e) {
     if (e->args.empty()) return Single(e);
+    if (!e->Shared()) return Node(e);
+    if (auto it = done_.find(e.get()); it != done_.end()) return it->second;
+    Expr r = Node(e);
+    done_.emplace(e.get(), r);
+    return r;
+  }
+
+ private:
+  Expr Node(const Expr& e) {
     std::vector<Expr> args;
     args.reserve(e->args.size());
-    for (const Expr& a : e->args) args.push_back(Run(a));
+    bool changed = false;
+    for (const Expr& a : e->args) {
+      args.push_back(Run(a));
+      changed |= !(args.back() == a);
+    }
+    // Nodes stay the same where nothing changes, and shared.
+    const bool keeps =
+        e->kind != Kind::kBinary || !(IsIndexType(e->args[0]->dtype) || e->dtype == DType::kBool);
+    if (!changed && keeps) return e;
     switch (e->kind) {
       case Kind::kBinary: return BinaryExpr(e->binary, args[0], args[1]);
       case Kind::kNot: return Not(args[0]);
@@ -213,7 +233,6 @@ class Simplifier {
     }
   }
 
- private:
   Expr Single(const Expr& e) {
     if (e->kind != Kind::kVar) return e;
     const Interval* r = bounds_.Find(e.get());
@@ -291,6 +310,7 @@ class Simplifier {
   }
 
   const Bounds& bounds_;
+  std::unordered_map<const ExprNode*, Expr> done_;  // nodes with several parents
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ InputRange InputRangeOf(const Workload& w, int input) {
     if (range.lo < 0 && WantedPositive(w)[input]) range.lo = range.hi / 8;
   } else if (range.hi - range.lo <= 2) {
     range = t == DType::kBool ? InputRange{0, 2}
-            : t == DType::kU8 ? InputRange{0, 16}
+            : IsUnsigned(t)   ? InputRange{0, 16}
                               : InputRange{-8, 8};
   }
   return range;

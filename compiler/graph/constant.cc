@@ -77,7 +77,11 @@ std::vector<double> ReadDoubles(DType dtype, std::string_view bytes) {
       break;
     case DType::kI8: ReadAs<int8_t>(bytes, out); break;
     case DType::kU8: ReadAs<uint8_t>(bytes, out); break;
+    case DType::kI16: ReadAs<int16_t>(bytes, out); break;
+    case DType::kU16: ReadAs<uint16_t>(bytes, out); break;
     case DType::kI32: ReadAs<int32_t>(bytes, out); break;
+    case DType::kU32: ReadAs<uint32_t>(bytes, out); break;
+    case DType::kU64: ReadAs<uint64_t>(bytes, out); break;
     case DType::kI64: ReadAs<int64_t>(bytes, out); break;
     case DType::kF32: ReadAs<float>(bytes, out); break;
     case DType::kF64: ReadAs<double>(bytes, out); break;
@@ -101,7 +105,11 @@ std::string WriteDoubles(DType dtype, std::span<const double> values) {
       break;
     case DType::kI8: WriteAs<int8_t>(values, out, Saturate<int8_t>); break;
     case DType::kU8: WriteAs<uint8_t>(values, out, Saturate<uint8_t>); break;
+    case DType::kI16: WriteAs<int16_t>(values, out, Saturate<int16_t>); break;
+    case DType::kU16: WriteAs<uint16_t>(values, out, Saturate<uint16_t>); break;
     case DType::kI32: WriteAs<int32_t>(values, out, Saturate<int32_t>); break;
+    case DType::kU32: WriteAs<uint32_t>(values, out, Saturate<uint32_t>); break;
+    case DType::kU64: WriteAs<uint64_t>(values, out, Saturate<uint64_t>); break;
     case DType::kI64: WriteAs<int64_t>(values, out, Saturate<int64_t>); break;
     case DType::kF32:
       WriteAs<float>(values, out, [](double v) { return static_cast<float>(v); });
@@ -122,7 +130,11 @@ double RoundTo(DType dtype, double v) {
     case DType::kBool: return v != 0;
     case DType::kI8: return Saturate<int8_t>(v);
     case DType::kU8: return Saturate<uint8_t>(v);
+    case DType::kI16: return Saturate<int16_t>(v);
+    case DType::kU16: return Saturate<uint16_t>(v);
     case DType::kI32: return Saturate<int32_t>(v);
+    case DType::kU32: return Saturate<uint32_t>(v);
+    case DType::kU64: return static_cast<double>(Saturate<uint64_t>(v));
     case DType::kI64: return static_cast<double>(Saturate<int64_t>(v));
     case DType::kF32: return static_cast<float>(v);
     case DType::kF64: return v;
@@ -146,9 +158,15 @@ StatusOr<ConstantPtr> Constant::Make(DType dtype, std::vector<int64_t> shape, st
 }
 
 ConstantPtr Constant::OfInts(std::vector<int64_t> shape, std::span<const int64_t> values) {
+  return OfWords(DType::kI64, std::move(shape), values);
+}
+
+ConstantPtr Constant::OfWords(DType dtype, std::vector<int64_t> shape,
+                              std::span<const int64_t> values) {
+  WHET_CHECK(dtype == DType::kI64 || dtype == DType::kU64);
   std::string bytes(values.size_bytes(), '\0');
   if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  auto c = Make(DType::kI64, std::move(shape), std::move(bytes));
+  auto c = Make(dtype, std::move(shape), std::move(bytes));
   WHET_CHECK(c.ok(), "{}", Message(c.status()));
   return *c;
 }
@@ -170,10 +188,18 @@ const Fingerprint& Constant::hash() const {
 
 std::vector<double> Constant::Doubles() const { return ReadDoubles(dtype_, bytes_); }
 
+std::vector<int64_t> Constant::Words() const {
+  WHET_CHECK(dtype_ == DType::kI64 || dtype_ == DType::kU64);
+  std::vector<int64_t> out(bytes_.size() / sizeof(int64_t));
+  if (!out.empty()) std::memcpy(out.data(), bytes_.data(), bytes_.size());
+  return out;
+}
+
 std::vector<int64_t> Constant::Ints() const {
-  if (dtype_ == DType::kI64) {
-    std::vector<int64_t> out(bytes_.size() / sizeof(int64_t));
-    if (!out.empty()) std::memcpy(out.data(), bytes_.data(), bytes_.size());
+  if (dtype_ == DType::kI64) return Words();
+  if (dtype_ == DType::kU64) {
+    std::vector<int64_t> out = Words();
+    for (int64_t& v : out) v = v < 0 ? std::numeric_limits<int64_t>::max() : v;
     return out;
   }
   std::vector<int64_t> out;

@@ -24,6 +24,9 @@ class Constant {
   // `bytes` has exactly the size of the type (checked).
   static StatusOr<ConstantPtr> Make(DType dtype, std::vector<int64_t> shape, std::string bytes);
   static ConstantPtr OfInts(std::vector<int64_t> shape, std::span<const int64_t> values);  // i64
+  // i64 or u64, the latter by its bits; shape and count agree (a bug otherwise).
+  static ConstantPtr OfWords(DType dtype, std::vector<int64_t> shape,
+                             std::span<const int64_t> values);
   // Values are rounded to the element type; shape and count agree (a bug otherwise).
   static ConstantPtr OfDoubles(DType dtype, std::vector<int64_t> shape,
                                std::span<const double> values);
@@ -36,8 +39,11 @@ class Constant {
   TensorType type() const { return TensorType::Of(dtype_, shape_); }
   const Fingerprint& hash() const;  // of type and bytes; computed once, on first use
   std::vector<double> Doubles() const;
-  std::vector<int64_t> Ints() const;  // exact for integer types; floats are truncated
-  bool AllEqual(double v) const;      // every element is `v` (0.0 equals -0.0); false when empty
+  // Exact for integer types but u64 from 2^63 on, which saturates; floats are truncated.
+  std::vector<int64_t> Ints() const;
+  // The bits of an i64 or u64.
+  std::vector<int64_t> Words() const;
+  bool AllEqual(double v) const;  // every element is `v` (0.0 equals -0.0); false when empty
 
  private:
   const DType dtype_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace whet::graph {
 
@@ -22,10 +23,19 @@ StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const Ref
     out[i].value.assign(static_cast<size_t>(n), 0.0);
   }
   WHET_RETURN_IF_ERROR(v.op->reference(v, in, out, want_err));
+  if (v.op->view == ViewRole::kReshape && in[0]->ints.size() == out[0].value.size())
+    out[0].ints = in[0]->ints;
   return out;
 }
 
-RefTensor ToRef(const Constant& c) { return {c.dtype(), c.shape(), c.Doubles(), {}}; }
+RefTensor ToRef(const Constant& c) {
+  RefTensor r{c.dtype(), c.shape(), c.Doubles(), {}};
+  const bool words = c.dtype() == DType::kI64 || c.dtype() == DType::kU64;
+  const bool exact = !words || std::all_of(r.value.begin(), r.value.end(),
+                                           [](double v) { return std::fabs(v) < 0x1.0p53; });
+  if (!exact) r.ints = c.Words();
+  return r;
+}
 
 StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const Node& n,
                                                         const std::vector<TensorType>& out) {
@@ -43,7 +53,8 @@ StatusOr<std::vector<ConstantPtr>> EvaluateConstantNode(const Graph& g, const No
                         EvaluateOp(ViewOf(*n.op, n.attrs, types, out), in, false));
   std::vector<ConstantPtr> constants;
   for (const RefTensor& r : result)
-    constants.push_back(Constant::OfDoubles(r.dtype, r.shape, r.value));
+    constants.push_back(r.ints.empty() ? Constant::OfDoubles(r.dtype, r.shape, r.value)
+                                       : Constant::OfWords(r.dtype, r.shape, r.ints));
   return constants;
 }
 

@@ -80,6 +80,10 @@ struct RefTensor {
   std::vector<int64_t> shape;
   std::vector<double> value;
   std::vector<double> err;
+  // The exact values (u64: their bits) where some 64-bit integer is of 2^53 or more; else empty,
+  // `value` being exact. A reference that does not know this field computes with the nearest
+  // doubles.
+  std::vector<int64_t> ints = {};
   int64_t size() const { return static_cast<int64_t>(value.size()); }
   double ErrAt(int64_t i) const { return err.empty() ? 0 : err[static_cast<size_t>(i)]; }
 };

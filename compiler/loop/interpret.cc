@@ -3,28 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/support/half.h"
+
 namespace whet::loop {
 namespace {
-
-// Towards zero; what an i64 cannot hold becomes the nearest it can, NaN 0.
-int64_t ToInteger(double v) {
-  constexpr double kLimit = 9223372036854775808.0;  // 2^63
-  if (std::isnan(v)) return 0;
-  if (v >= kLimit) return std::numeric_limits<int64_t>::max();
-  if (v < -kLimit) return std::numeric_limits<int64_t>::min();
-  return static_cast<int64_t>(v);
-}
-
-// What `v` is in arithmetic modulo the size of the type.
-int64_t Wrap(int64_t v, DType t) {
-  switch (t) {
-    case DType::kBool: return v != 0;
-    case DType::kU8: return static_cast<uint8_t>(v);
-    case DType::kI8: return static_cast<int8_t>(v);
-    case DType::kI32: return static_cast<int32_t>(v);
-    default: return v;
-  }
-}
 
 class Interpreter {
  public:
@@ -79,7 +61,7 @@ class Interpreter {
 
   Status Write(const Buffer& b, const std::vector<Expr>& indices, const Expr& value) {
     if (--steps_left_ < 0) return ResourceExhausted("the program runs more steps than allowed");
-    const double v = IsFloat(b->dtype) ? Float(value) : static_cast<double>(Int(value));
+    const double v = IsFloat(b->dtype) ? Float(value) : Number(Int(value), b->dtype);
     const int64_t at = Offset(*b, indices);
     WHET_RETURN_IF_ERROR(error_);
     memory_[b->name][at] = v;
@@ -100,6 +82,12 @@ class Interpreter {
     return at;
   }
 
+  // An integer in the form of expr::Int as a number.
+  static double Number(int64_t v, DType t) {
+    return t == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(v))
+                            : static_cast<double>(v);
+  }
+
   double LoadValue(const expr::ExprNode& e) {
     const int64_t at = Offset(*e.buffer, e.args);
     const auto it = memory_.find(e.buffer->name);
@@ -117,13 +105,13 @@ class Interpreter {
         return 0;
       case expr::Kind::kNot: return !Int(e->args[0]);
       case expr::Kind::kSelect: return Int(e->args[0]) ? Int(e->args[1]) : Int(e->args[2]);
-      case expr::Kind::kLoad: return ToInteger(LoadValue(*e));
+      case expr::Kind::kLoad: return expr::SaturateToInt(LoadValue(*e), e->dtype);
       case expr::Kind::kCast:
-        return Wrap(IsFloat(e->args[0]->dtype) ? ToInteger(Float(e->args[0])) : Int(e->args[0]),
-                    e->dtype);
+        return IsFloat(e->args[0]->dtype) ? expr::SaturateToInt(Float(e->args[0]), e->dtype)
+                                          : expr::WrapInt(Int(e->args[0]), e->dtype);
       case expr::Kind::kBinary: break;
       case expr::Kind::kFloat:
-      case expr::Kind::kCall: return ToInteger(Float(e));
+      case expr::Kind::kCall: return expr::SaturateToInt(Float(e), DType::kI64);
     }
     if (e->binary == expr::BinaryOp::kAnd) return Int(e->args[0]) && Int(e->args[1]);
     if (e->binary == expr::BinaryOp::kOr) return Int(e->args[0]) || Int(e->args[1]);
@@ -138,13 +126,10 @@ class Interpreter {
     }
     const Expr folded = expr::Binary(e->binary, expr::Int(Int(e->args[0]), e->args[0]->dtype),
                                      expr::Int(Int(e->args[1]), e->args[1]->dtype));
-    return folded->kind == expr::Kind::kInt ? Wrap(folded->int_value, e->dtype) : 0;
+    return folded->kind == expr::Kind::kInt ? folded->int_value : 0;
   }
 
-  double Float(const Expr& e) {
-    const double v = FloatExact(e);
-    return e->dtype == DType::kF32 ? static_cast<double>(static_cast<float>(v)) : v;
-  }
+  double Float(const Expr& e) { return RoundToFloat(e->dtype, FloatExact(e)); }
 
   double FloatExact(const Expr& e) {
     switch (e->kind) {
@@ -153,10 +138,10 @@ class Interpreter {
       case expr::Kind::kSelect: return Int(e->args[0]) ? Float(e->args[1]) : Float(e->args[2]);
       case expr::Kind::kCast:
         return IsFloat(e->args[0]->dtype) ? Float(e->args[0])
-                                          : static_cast<double>(Int(e->args[0]));
+                                          : FromInt(Int(e->args[0]), e->args[0]->dtype, e->dtype);
       case expr::Kind::kCall: return CallValue(e->call, Float(e->args[0]));
       case expr::Kind::kBinary: break;
-      default: return static_cast<double>(Int(e));
+      default: return Number(Int(e), e->dtype);
     }
     const double a = Float(e->args[0]), b = Float(e->args[1]);
     switch (e->binary) {
@@ -169,6 +154,13 @@ class Interpreter {
       case expr::BinaryOp::kPow: return std::pow(a, b);
       default: return std::numeric_limits<double>::quiet_NaN();
     }
+  }
+
+  // Rounded once: an f32 does not come from the f64 next to a 64-bit integer.
+  static double FromInt(int64_t v, DType from, DType to) {
+    if (to != DType::kF32) return Number(v, from);
+    return from == DType::kU64 ? static_cast<float>(static_cast<uint64_t>(v))
+                               : static_cast<float>(v);
   }
 
   static double CallValue(expr::Intrinsic f, double x) {
@@ -185,6 +177,17 @@ class Interpreter {
       case expr::Intrinsic::kPow2: return std::exp2(x);
       case expr::Intrinsic::kMantissa:
         return std::isfinite(x) && x > 0 ? std::ldexp(x, -std::ilogb(x)) : x;
+      case expr::Intrinsic::kSin: return std::sin(x);
+      case expr::Intrinsic::kCos: return std::cos(x);
+      case expr::Intrinsic::kTan: return std::tan(x);
+      case expr::Intrinsic::kAsin: return std::asin(x);
+      case expr::Intrinsic::kAcos: return std::acos(x);
+      case expr::Intrinsic::kAtan: return std::atan(x);
+      case expr::Intrinsic::kSinh: return std::sinh(x);
+      case expr::Intrinsic::kCosh: return std::cosh(x);
+      case expr::Intrinsic::kAsinh: return std::asinh(x);
+      case expr::Intrinsic::kAcosh: return std::acosh(x);
+      case expr::Intrinsic::kAtanh: return std::atanh(x);
       case expr::Intrinsic::kExponent: return std::isfinite(x) && x > 0 ? std::ilogb(x) : 0;
     }
     return 0;

@@ -247,7 +247,7 @@ Expr InitialValue(Reducer r, DType t) {
   if (IsFloat(t)) return expr::Float(te::Identity(r), t);
   if (r != Reducer::kMax && r != Reducer::kMin)
     return expr::Int(static_cast<int64_t>(te::Identity(r)), t);
-  const bool is_unsigned = t == DType::kU8 || t == DType::kBool;
+  const bool is_unsigned = IsUnsigned(t);
   const int64_t bits = t == DType::kBool ? 1 : 8 * SizeOf(t);
   const int64_t highest = static_cast<int64_t>(~uint64_t{0} >> (64 - bits + (is_unsigned ? 0 : 1)));
   return expr::Int(r == Reducer::kMin ? highest : is_unsigned ? 0 : -highest - 1, t);

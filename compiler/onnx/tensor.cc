@@ -27,6 +27,10 @@ std::string TypedBytes(const TensorProto& t, DType dtype) {
     case DType::kF64: return Narrow<double>(t.double_data());
     case DType::kI64: return Narrow<int64_t>(t.int64_data());
     case DType::kI32: return Narrow<int32_t>(t.int32_data());
+    case DType::kU64: return Narrow<uint64_t>(t.uint64_data());
+    case DType::kU32: return Narrow<uint32_t>(t.uint64_data());
+    case DType::kI16:
+    case DType::kU16: return Narrow<uint16_t>(t.int32_data());
     case DType::kBool:
     case DType::kI8:
     case DType::kU8: return Narrow<uint8_t>(t.int32_data());
@@ -46,12 +50,17 @@ StatusOr<DType> DTypeOf(int32_t onnx_type) {
     case TensorProto::BFLOAT16: return DType::kBF16;
     case TensorProto::INT8: return DType::kI8;
     case TensorProto::UINT8: return DType::kU8;
+    case TensorProto::INT16: return DType::kI16;
+    case TensorProto::UINT16: return DType::kU16;
+    case TensorProto::UINT32: return DType::kU32;
+    case TensorProto::UINT64: return DType::kU64;
     case TensorProto::INT32: return DType::kI32;
     case TensorProto::INT64: return DType::kI64;
     case TensorProto::BOOL: return DType::kBool;
     default:
       return Unimplemented(
-          "element type {} is not supported; f32, f64, f16, bf16, i8, u8, i32, i64 and bool are",
+          "element type {} is not supported; f16, bf16, f32, f64, bool and integers of 8, 16, 32 "
+          "and 64 bits are",
           OnnxTypeName(onnx_type));
   }
 }

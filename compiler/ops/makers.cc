@@ -21,6 +21,27 @@ std::string StageName(const std::string& op) {
   return s;
 }
 
+Expr Wide(const Expr& x) { return IsHalf(x->dtype) ? expr::Cast(DType::kF32, x) : x; }
+Expr Narrow(const Expr& x, DType to) { return IsHalf(to) ? expr::Cast(to, x) : x; }
+
+// 64-bit integers of which doubles hold only neighbours.
+bool BeyondDoubles(const RefTensor& t) {
+  if (!IsWord(t.dtype)) return false;
+  return !t.ints.empty() || std::any_of(t.value.begin(), t.value.end(),
+                                        [](double v) { return std::fabs(v) >= 0x1.0p53; });
+}
+
+// The exact element, from the operator's expression over constants, which folds. Only for values
+// beyond doubles: elsewhere the reference stays independent of expressions.
+void SetFolded(RefTensor& y, int64_t i, const Expr& e) {
+  if (e->kind != expr::Kind::kInt) return;
+  if (y.dtype == DType::kBool) {
+    y.value[static_cast<size_t>(i)] = static_cast<double>(e->int_value);
+  } else {
+    SetWord(y, i, e->int_value);
+  }
+}
+
 Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
@@ -34,6 +55,10 @@ Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs ou
     if (s.absolute) own += roundoff * s.absolute(v, x.value[i]);
     const double input = x.err.empty() ? 0 : x.err[i];
     y.err[i] = own + (input > 0 ? input * (s.slope ? s.slope(v, x.value[i], y.value[i]) : 1.0) : 0);
+  }
+  if (BeyondDoubles(x) || BeyondDoubles(y)) {
+    for (int64_t i = 0; i < y.size(); ++i)
+      SetFolded(y, i, s.te(v, expr::Int(WordAt(x, i), x.dtype)));
   }
   return OkStatus();
 }
@@ -56,6 +81,13 @@ Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs 
     y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) +
                (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
   });
+  if (BeyondDoubles(a) || BeyondDoubles(b) || BeyondDoubles(y)) {
+    ForEachStrided(y.shape, BroadcastStrides(a.shape, y.shape), 0, [&](int64_t i, int64_t at) {
+      SetFolded(
+          y, i,
+          s.te(v, expr::Int(WordAt(a, at), a.dtype), expr::Int(WordAt(b, from_b[i]), b.dtype)));
+    });
+  }
   return OkStatus();
 }
 
@@ -74,16 +106,17 @@ OpRecord Unary(UnarySpec spec) {
   r.import = spec.import;
   r.is_identity = spec.is_identity;
   r.range = spec.range;
-  r.infer = [](const OpView& v, std::vector<TensorType>* out) {
+  r.infer = [check = spec.check](const OpView& v, std::vector<TensorType>* out) {
     out->push_back(TensorType::Of(v.in[0]->dtype, v.in[0]->shape));
-    return OkStatus();
+    return check ? check(v) : OkStatus();
   };
   r.te = [te = spec.te, stage = StageName(spec.name)](
              const OpView& v, const std::vector<Buffer>& in,
              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
     return std::vector<Buffer>{
-        b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape),
-                  [&](const std::vector<Expr>& i) { return te(v, expr::Load(in[0], i)); })};
+        b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
+          return Narrow(te(v, Wide(expr::Load(in[0], i))), v.out[0]->dtype);
+        })};
   };
   r.flops = [per = spec.flops_per_element](const OpView& v) {
     return per * v.out[0]->num_elements();
@@ -107,18 +140,20 @@ OpRecord Binary(BinarySpec spec) {
   r.commutative = spec.commutative;
   r.import = ImportBinary;
   r.range = spec.range;
-  r.infer = [compare = spec.compare](const OpView& v, std::vector<TensorType>* out) -> Status {
+  r.infer = [compare = spec.compare, check = spec.check](const OpView& v,
+                                                         std::vector<TensorType>* out) -> Status {
     WHET_RETURN_IF_ERROR(SameTypes(v));
     WHET_ASSIGN_OR_RETURN(Shape shape, Broadcast(v.in[0]->shape, v.in[1]->shape));
     out->push_back(TensorType::Of(compare ? DType::kBool : v.in[0]->dtype, std::move(shape)));
-    return OkStatus();
+    return check ? check(v) : OkStatus();
   };
   r.te = [te = spec.te, stage = StageName(spec.name)](
              const OpView& v, const std::vector<Buffer>& in,
              te::Builder& b) -> StatusOr<std::vector<Buffer>> {
     return std::vector<Buffer>{
         b.Compute(stage, v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
-          return te(v, LoadBroadcast(in[0], i), LoadBroadcast(in[1], i));
+          return Narrow(te(v, Wide(LoadBroadcast(in[0], i)), Wide(LoadBroadcast(in[1], i))),
+                        v.out[0]->dtype);
         })};
   };
   r.reference = [spec = std::move(spec)](const OpView& v, Inputs in, Outputs out, bool want_err) {

@@ -7,6 +7,7 @@ const OpRecord& OpAbs() {
       .name = "Abs",
       .types = Numbers(),
       .te = [](const OpView& v, const Expr& x) -> Expr {
+        if (IsUnsigned(x->dtype)) return x;
         return IsFloat(x->dtype) ? expr::Call(expr::Intrinsic::kAbs, x)
                                  : expr::Max(x, Const(x->dtype, 0) - x);
       },

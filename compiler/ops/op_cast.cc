@@ -14,6 +14,11 @@ Status ImportCast(ImportContext& c) {
   for (const auto& [name, type] : {std::pair{"FLOAT", "f32"},
                                    {"DOUBLE", "f64"},
                                    {"FLOAT16", "f16"},
+                                   {"BFLOAT16", "bf16"},
+                                   {"INT16", "i16"},
+                                   {"UINT16", "u16"},
+                                   {"UINT32", "u32"},
+                                   {"UINT64", "u64"},
                                    {"INT32", "i32"},
                                    {"INT64", "i64"},
                                    {"INT8", "i8"},
@@ -22,6 +27,13 @@ Status ImportCast(ImportContext& c) {
     if (to == name) to = type;
   }
   return c.Finish("Cast", {c.inputs[0]}, {{"to", to}});
+}
+
+// The type of the second input, whose values do not matter.
+Status ImportCastLike(ImportContext& c) {
+  WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
+  c.Ignore("saturate");
+  return c.Finish("Cast", {c.inputs[0]}, {{"to", std::string(ToString(c.type(1).dtype))}});
 }
 
 Status ReferenceCast(const OpView& v, Inputs in, Outputs out, bool want_err) {
@@ -44,6 +56,13 @@ Status ReferenceCast(const OpView& v, Inputs in, Outputs out, bool want_err) {
     y.err[i] = to_float ? e + (narrower ? Roundoff(y.dtype) * std::fabs(p) : 0)
                : e > 0  ? 0x1.0p24
                         : 0;
+  }
+  if (!x.ints.empty() && !to_float) {
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const int64_t exact = expr::WrapInt(WordAt(x, i), y.dtype);
+      if (IsWord(y.dtype)) SetWord(y, i, exact);
+      if (!IsWord(y.dtype)) y.value[static_cast<size_t>(i)] = static_cast<double>(exact);
+    }
   }
   return OkStatus();
 }
@@ -80,6 +99,16 @@ const OpRecord& OpCast() {
     };
     r.reference = ReferenceCast;
     r.is_identity = [](const OpView& v) { return v.in[0]->dtype == To(v); };
+    return r;
+  }();
+  return op;
+}
+
+const OpRecord& OpCastLike() {
+  static const OpRecord op = [] {
+    OpRecord r;
+    r.name = "CastLike";
+    r.import = ImportCastLike;
     return r;
   }();
   return op;

@@ -73,6 +73,9 @@ Status ReferenceConcat(const OpView& v, Inputs in, Outputs out, bool want_err) {
     const int64_t n = Product(x->shape, axis);
     for (int64_t o = 0; o < outer; ++o)
       std::copy_n(x->value.begin() + o * n, n, y.value.begin() + o * row + at);
+    if (!x->ints.empty()) EnsureWords(y);
+    for (int64_t i = 0; !y.ints.empty() && i < outer * n; ++i)
+      y.ints[i / n * row + at + i % n] = WordAt(*x, i);
     if (want_err && !x->err.empty()) {
       y.err.resize(y.value.size());
       for (int64_t o = 0; o < outer; ++o)

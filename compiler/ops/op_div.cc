@@ -3,17 +3,15 @@
 namespace whet::ops {
 namespace {
 
-// Integers divide towards zero; floor division does not, so the quotient of the magnitudes takes
-// the sign. The divisor of an integer division must not be 0: such an element has no defined result
-// in ONNX either; here it is 0.
+// Integers divide towards zero; floor division does not where the signs differ. The divisor of an
+// integer division must not be 0: such an element has no defined result in ONNX either; here it is
+// 0.
 Expr IntegerDiv(const Expr& a, const Expr& b) {
-  const DType t = a->dtype;
-  const Expr zero = Const(t, 0);
-  const Expr abs_a = expr::Max(a, zero - a);
-  const Expr abs_b = expr::Max(expr::Max(b, zero - b), Const(t, 1));
-  const Expr q = expr::FloorDiv(abs_a, abs_b);
+  const Expr zero = Const(a->dtype, 0);
+  const Expr q = expr::FloorDiv(a, b);
+  const Expr inexact = expr::Not(expr::Eq(q * b, a));
   const Expr differ = expr::Not(expr::Eq(expr::Lt(a, zero), expr::Lt(b, zero)));
-  return expr::Select(expr::Eq(b, zero), zero, expr::Select(differ, zero - q, q));
+  return expr::Select(expr::Eq(b, zero), zero, expr::Select(expr::And(inexact, differ), q + 1, q));
 }
 
 }  // namespace
@@ -23,12 +21,12 @@ const OpRecord& OpDiv() {
       .name = "Div",
       .types = Numbers(),
       .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
-        if (a->dtype == DType::kU8) return expr::FloorDiv(a, expr::Max(b, Const(a->dtype, 1)));
+        if (IsUnsigned(a->dtype)) return expr::FloorDiv(a, expr::Max(b, Const(a->dtype, 1)));
         return IsFloat(a->dtype) ? a / b : IntegerDiv(a, b);
       },
       .value = [](const OpView& v, double a, double b) -> double {
         if (IsFloat(v.out[0]->dtype)) return a / b;
-        if (b == 0) return v.out[0]->dtype == DType::kU8 ? a : 0;
+        if (b == 0) return IsUnsigned(v.out[0]->dtype) ? a : 0;
         return std::trunc(a / b);
       },
       .err = [](double a, double ea, double b, double eb, double y) -> double {

@@ -90,6 +90,7 @@ Status ReferenceGather(const OpView& v, Inputs in, Outputs out, bool want_err) {
                 extent = x.shape[axis];
   const bool err = want_err && !x.err.empty();
   if (err) out[0].err.resize(out[0].value.size());
+  out[0].ints.resize(x.ints.empty() ? 0 : out[0].value.size());
   int64_t to = 0;
   for (int64_t o = 0; o < outer; ++o) {
     for (double at : index.value) {
@@ -97,6 +98,7 @@ Status ReferenceGather(const OpView& v, Inputs in, Outputs out, bool want_err) {
       k = std::clamp<int64_t>(k < 0 ? k + extent : k, 0, extent - 1);
       const int64_t from = (o * extent + k) * inner;
       std::copy_n(x.value.begin() + from, inner, out[0].value.begin() + to);
+      if (!x.ints.empty()) std::copy_n(x.ints.begin() + from, inner, out[0].ints.begin() + to);
       if (err) std::copy_n(x.err.begin() + from, inner, out[0].err.begin() + to);
       to += inner;
     }

@@ -26,7 +26,7 @@ const OpRecord& OpPRelu() {
   static const OpRecord op = [] {
     OpRecord r = Binary({
         .name = "PRelu",
-        .types = Floats(),
+        .types = Numbers(),
         .te = [](const OpView& v, const Expr& x, const Expr& slope) -> Expr {
           return expr::Select(expr::Lt(x, Const(x->dtype, 0)), x * slope, x);
         },

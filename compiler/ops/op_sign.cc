@@ -9,11 +9,11 @@ const OpRecord& OpSign() {
       .te = [](const OpView& v, const Expr& x) -> Expr {
         const DType t = x->dtype;
         return expr::Select(expr::Lt(Const(t, 0), x), Const(t, 1),
-                            expr::Select(expr::Lt(x, Const(t, 0)), Const(t, -1), Const(t, 0)));
+                            expr::Select(expr::Lt(x, Const(t, 0)), Const(t, -1), x));
       },
       .value = [](const OpView& v, double x) -> double { return x > 0   ? 1
                                                                 : x < 0 ? -1
-                                                                        : 0; },
+                                                                        : x; },
       .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
   });
   return op;

@@ -20,11 +20,13 @@ Status ReferenceWhere(const OpView& v, Inputs in, Outputs out, bool want_err) {
                  [&](int64_t i, int64_t at) { cond[i] = in[0]->value[at]; });
   const bool err = want_err && (!in[1]->err.empty() || !in[2]->err.empty());
   if (err) y.err.resize(y.value.size());
+  if (!in[1]->ints.empty() || !in[2]->ints.empty()) EnsureWords(y);
   for (int side : {1, 2}) {
     ForEachStrided(y.shape, BroadcastStrides(in[side]->shape, y.shape), 0,
                    [&](int64_t i, int64_t at) {
                      if ((cond[i] != 0) != (side == 1)) return;
                      y.value[i] = in[side]->value[at];
+                     if (!y.ints.empty()) y.ints[i] = WordAt(*in[side], at);
                      if (err) y.err[i] = in[side]->ErrAt(at);
                    });
   }

@@ -12,8 +12,8 @@ namespace whet::ops {
 std::vector<DType> Floats() { return {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}; }
 
 std::vector<DType> Numbers() {
-  return {DType::kF16, DType::kBF16, DType::kF32, DType::kF64,
-          DType::kI8,  DType::kU8,   DType::kI32, DType::kI64};
+  return {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8,  DType::kU8,
+          DType::kI32, DType::kI64,  DType::kI16, DType::kU16, DType::kU32, DType::kU64};
 }
 
 std::vector<DType> AllTypes() { return {}; }
@@ -126,8 +126,12 @@ double Roundoff(DType t) {
     case DType::kBool:
     case DType::kI8:
     case DType::kU8:
+    case DType::kI16:
+    case DType::kU16:
     case DType::kI32:
-    case DType::kI64: return 0;
+    case DType::kU32:
+    case DType::kI64:
+    case DType::kU64: return 0;
   }
   return 0;
 }
@@ -137,21 +141,46 @@ double Wrap(DType t, double v) {
     const double m = std::fmod(v, 2 * half);
     return m < -half ? m + 2 * half : m >= half ? m - 2 * half : m;
   };
+  auto unsigned_modulo = [v](double size) {  // into [0, size)
+    const double m = std::fmod(v, size);
+    return m < 0 ? m + size : m;
+  };
   switch (t) {
     case DType::kBool: return v != 0;
     case DType::kI8: return modulo(0x1.0p7);
+    case DType::kI16: return modulo(0x1.0p15);
     case DType::kI32: return modulo(0x1.0p31);
-    case DType::kU8: {
-      const double m = std::fmod(v, 256);
-      return m < 0 ? m + 256 : m;
-    }
-    case DType::kI64:
+    case DType::kI64: return modulo(0x1.0p63);
+    case DType::kU8: return unsigned_modulo(0x1.0p8);
+    case DType::kU16: return unsigned_modulo(0x1.0p16);
+    case DType::kU32: return unsigned_modulo(0x1.0p32);
+    case DType::kU64: return unsigned_modulo(0x1.0p64);
     case DType::kF16:
     case DType::kBF16:
     case DType::kF32:
     case DType::kF64: return v;
   }
   return v;
+}
+
+int64_t WordAt(const RefTensor& t, int64_t i) {
+  const auto at = static_cast<size_t>(i);
+  return t.ints.empty() ? expr::SaturateToInt(t.value[at], t.dtype) : t.ints[at];
+}
+
+void EnsureWords(RefTensor& t) {
+  if (!t.ints.empty()) return;
+  std::vector<int64_t> words(t.value.size());
+  for (size_t i = 0; i < words.size(); ++i) words[i] = WordAt(t, static_cast<int64_t>(i));
+  t.ints = std::move(words);
+}
+
+void SetWord(RefTensor& t, int64_t i, int64_t v) {
+  const double d = t.dtype == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(v))
+                                          : static_cast<double>(v);
+  if (t.ints.empty() && std::fabs(d) >= 0x1.0p53) EnsureWords(t);
+  t.value[static_cast<size_t>(i)] = d;
+  if (!t.ints.empty()) t.ints[static_cast<size_t>(i)] = v;
 }
 
 void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset,
@@ -183,8 +212,10 @@ void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefT
                  bool want_err) {
   const bool err = want_err && !in.err.empty();
   if (err) out.err.resize(out.value.size());
+  if (!in.ints.empty()) EnsureWords(out);
   ForEachStrided(out.shape, strides, offset, [&](int64_t i, int64_t from) {
     out.value[i] = in.value[from];
+    if (!out.ints.empty()) out.ints[i] = WordAt(in, from);
     if (err) out.err[i] = in.err[from];
   });
 }

@@ -33,7 +33,7 @@ using Inputs = std::span<const RefTensor* const>;
 using Outputs = std::span<RefTensor>;
 
 std::vector<DType> Floats();   // f16, bf16, f32, f64
-std::vector<DType> Numbers();  // floats, i8, u8, i32, i64
+std::vector<DType> Numbers();  // floats and integers, without bool
 std::vector<DType> AllTypes();
 
 // ---- types
@@ -67,6 +67,14 @@ double Roundoff(DType t);
 // What storing `v` as `t` leaves: integers wrap around, floats are kept as they are (f64 is the
 // reference's precision).
 double Wrap(DType t, double v);
+// Elements of an i64 or u64 tensor (its bits), exactly.
+inline bool IsWord(DType t) { return t == DType::kI64 || t == DType::kU64; }
+int64_t WordAt(const RefTensor& t, int64_t i);
+// Fills `ints` from `value` when it is empty, for a result some of whose elements are of 2^53 or
+// more.
+void EnsureWords(RefTensor& t);
+// Sets both forms of an element; the exact one only when it has to be there.
+void SetWord(RefTensor& t, int64_t i, int64_t v);
 // Calls f(out_linear, source_index) for each element of a result, in order, where source index is
 // offset + sum(index[d] * stride[d]).
 void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset,
@@ -90,6 +98,7 @@ struct UnarySpec {
   int version = 1;
   std::vector<DType> types;
   std::vector<graph::AttrSpec> attrs;
+  // Half precisions are computed in f32, and rounded once: `x` is never f16 or bf16.
   std::function<Expr(const OpView&, const Expr& x)> te;
   std::function<double(const OpView&, double x)> value;
   // |derivative| at x with y = f(x); null: 1 (1-Lipschitz and exact, like max).
@@ -97,6 +106,7 @@ struct UnarySpec {
   double ulp = 0;  // own rounding as a multiple of |y|, in units of 2^-24 for f32; 0: exact
   // Own rounding that does not shrink with y (cancellation inside the function), added to that.
   std::function<double(const OpView&, double x)> absolute;
+  std::function<Status(const OpView&)> check;  // of attributes; null: nothing to check
   bool idempotent = false;
   std::function<Status(ImportContext&)> import;
   std::function<bool(const OpView&)> is_identity;
@@ -118,6 +128,7 @@ struct BinarySpec {
   std::function<double(double a, double ea, double b, double eb, double y)> err;
   double ulp = 0;
   std::function<graph::InputRange(const OpView&, int)> range;
+  std::function<Status(const OpView&)> check;  // of attributes; null: nothing to check
 };
 OpRecord Binary(BinarySpec spec);
 // Operator sets before 7 align the second operand by attributes `axis` and `broadcast`.

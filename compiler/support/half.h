@@ -1,7 +1,10 @@
 // Half-precision conversions, round to nearest even; the same bits on every machine. Stateless.
 #pragma once
 #include <bit>
+#include <cmath>
 #include <cstdint>
+
+#include "compiler/support/dtype.h"
 
 namespace whet {
 
@@ -43,6 +46,26 @@ inline uint16_t F32ToF16(float value) {
   }
   const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
+}
+
+// The f32 next to `v` towards zero, with its last bit set when that is not exact ("round to odd"):
+// rounding the result once more, to a half precision, is as rounding `v` itself.
+inline float F64ToF32Odd(double v) {
+  const float f = static_cast<float>(v);
+  if (std::isnan(v) || static_cast<double>(f) == v) return f;
+  auto bits = std::bit_cast<uint32_t>(f);
+  if (std::fabs(static_cast<double>(f)) > std::fabs(v)) --bits;
+  return std::bit_cast<float>(bits | 1);
+}
+
+// The nearest value of a float type, ties to even.
+inline double RoundToFloat(DType t, double v) {
+  switch (t) {
+    case DType::kF32: return static_cast<float>(v);
+    case DType::kF16: return F16ToF32(F32ToF16(F64ToF32Odd(v)));
+    case DType::kBF16: return BF16ToF32(F32ToBF16(F64ToF32Odd(v)));
+    default: return v;
+  }
 }
 
 }  // namespace whet

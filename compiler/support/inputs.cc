@@ -56,8 +56,8 @@ void FillInput(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi
                const InputLayout& layout, void* out) {
   // Bounds come from a peer: anything that is not a sensible range means the default one.
   if (!(lo < hi) || std::abs(lo) > 0x1.0p53 || std::abs(hi) > 0x1.0p53) {
-    lo = IsFloat(dtype) ? -1 : dtype == DType::kU8 || dtype == DType::kBool ? 0 : -128;
-    hi = IsFloat(dtype) ? 1 : dtype == DType::kU8 ? 256 : dtype == DType::kBool ? 2 : 128;
+    lo = IsFloat(dtype) ? -1 : IsUnsigned(dtype) ? 0 : -128;
+    hi = IsFloat(dtype) ? 1 : dtype == DType::kBool ? 2 : IsUnsigned(dtype) ? 256 : 128;
   }
   auto real = [&](uint64_t e) {
     return lo + (static_cast<double>(CounterUniform(seed, tensor, e)) + 1) / 2 * (hi - lo);
@@ -71,6 +71,17 @@ void FillInput(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi
       return Fill<int8_t>(layout, out, [&](uint64_t e) { return static_cast<int8_t>(whole(e)); });
     case DType::kU8:
       return Fill<uint8_t>(layout, out, [&](uint64_t e) { return static_cast<uint8_t>(whole(e)); });
+    case DType::kI16:
+      return Fill<int16_t>(layout, out, [&](uint64_t e) { return static_cast<int16_t>(whole(e)); });
+    case DType::kU16:
+      return Fill<uint16_t>(layout, out,
+                            [&](uint64_t e) { return static_cast<uint16_t>(whole(e)); });
+    case DType::kU32:
+      return Fill<uint32_t>(layout, out,
+                            [&](uint64_t e) { return static_cast<uint32_t>(whole(e)); });
+    case DType::kU64:
+      return Fill<uint64_t>(layout, out,
+                            [&](uint64_t e) { return static_cast<uint64_t>(whole(e)); });
     case DType::kI32:
       return Fill<int32_t>(layout, out, [&](uint64_t e) { return static_cast<int32_t>(whole(e)); });
     case DType::kI64: return Fill<int64_t>(layout, out, whole);
@@ -91,7 +102,11 @@ double ElementAsDouble(DType dtype, const void* data, uint64_t i) {
     case DType::kBool: return Load<uint8_t>(data, i);
     case DType::kI8: return Load<int8_t>(data, i);
     case DType::kU8: return Load<uint8_t>(data, i);
+    case DType::kI16: return Load<int16_t>(data, i);
+    case DType::kU16: return Load<uint16_t>(data, i);
     case DType::kI32: return Load<int32_t>(data, i);
+    case DType::kU32: return Load<uint32_t>(data, i);
+    case DType::kU64: return static_cast<double>(Load<uint64_t>(data, i));
     case DType::kI64: return static_cast<double>(Load<int64_t>(data, i));
     case DType::kF16: return F16ToF32(Load<uint16_t>(data, i));
     case DType::kBF16: return BF16ToF32(Load<uint16_t>(data, i));

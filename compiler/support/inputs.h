@@ -23,11 +23,11 @@ struct InputLayout {
 // Writes the whole tensor to `out`. Logical element e is lo + (u + 1) / 2 * (hi - lo) with u =
 // CounterUniform(seed, tensor, e), computed in f64; integers (and bool) take the floor. A range
 // that is empty or not finite means [-1, 1) for floats, [0, 2) for bool, [-128, 128) for integers,
-// [0, 256) for u8.
+// [0, 256) for unsigned ones.
 void FillInput(DType dtype, uint64_t seed, uint64_t tensor, double lo, double hi,
                const InputLayout& layout, void* out);
 
-// Element `i` of an array of `dtype` as f64; exact for every type but i64 beyond 2^53.
+// Element `i` of an array of `dtype` as f64; exact for every type but 64-bit integers beyond 2^53.
 double ElementAsDouble(DType dtype, const void* data, uint64_t i);
 
 }  // namespace whet

@@ -18,6 +18,8 @@ class RefCounted {
   void Unref() const {
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
+  // More than one owner: what is derived from the node may be wanted again.
+  bool Shared() const { return count_.load(std::memory_order_relaxed) > 1; }
 
  private:
   mutable std::atomic<int> count_{0};

@@ -71,6 +71,15 @@ Buffer Builder::Compute(std::string name, DType dtype, const AxisSpec& axes,
 Buffer Builder::Reduce(
     std::string name, DType dtype, const AxisSpec& axes, const AxisSpec& reduce, Reducer reducer,
     const std::function<Expr(const std::vector<Expr>&, const std::vector<Expr>&)>& value) {
+  if (IsHalf(dtype) && (reducer == Reducer::kSum || reducer == Reducer::kProd)) {
+    const Buffer wide = Reduce(name, DType::kF32, axes, reduce, reducer,
+                               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                 return expr::Cast(DType::kF32, value(i, r));
+                               });
+    return Compute(name + "_round", dtype, axes, [&](const std::vector<Expr>& i) {
+      return expr::Cast(dtype, expr::Load(wide, i));
+    });
+  }
   Stage s;
   s.name = Unique(name);
   std::vector<int64_t> shape;

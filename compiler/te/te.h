@@ -54,7 +54,8 @@ class Builder {
   // value(indices): one index per axis.
   Buffer Compute(std::string name, DType dtype, const AxisSpec& axes,
                  const std::function<Expr(const std::vector<Expr>&)>& value);
-  // value(indices, reduce_indices).
+  // value(indices, reduce_indices). Sums and products of half precisions are accumulated in f32
+  // and rounded by a stage of its own, "NAME_round".
   Buffer Reduce(
       std::string name, DType dtype, const AxisSpec& axes, const AxisSpec& reduce, Reducer reducer,
       const std::function<Expr(const std::vector<Expr>&, const std::vector<Expr>&)>& value);

@@ -10,9 +10,9 @@
 namespace whet {
 namespace {
 
-constexpr int64_t kTypeBytes[] = {1, 1, 1, 4, 8, 2, 2, 4, 8};
-constexpr const char* kTypeNames[] = {"bool", "i8",   "u8",  "i32", "i64",
-                                      "f16",  "bf16", "f32", "f64"};
+constexpr int64_t kTypeBytes[] = {1, 1, 1, 4, 8, 2, 2, 4, 8, 2, 2, 4, 8};
+constexpr const char* kTypeNames[] = {"bool", "i8",  "u8",  "i32", "i64", "f16", "bf16",
+                                      "f32",  "f64", "i16", "u16", "u32", "u64"};
 constexpr uint32_t kMaxTableEntries =
     1 << 20;  // a descriptor is trusted to be ours, but may be damaged
 constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
@@ -58,8 +58,8 @@ const char* OrEmpty(const char* s) { return s ? s : ""; }
 
 }  // namespace
 
-int64_t DTypeBytes(uint32_t t) { return t <= WHET_F64 ? kTypeBytes[t] : 0; }
-const char* DTypeName(uint32_t t) { return t <= WHET_F64 ? kTypeNames[t] : "?"; }
+int64_t DTypeBytes(uint32_t t) { return t <= WHET_U64 ? kTypeBytes[t] : 0; }
+const char* DTypeName(uint32_t t) { return t <= WHET_U64 ? kTypeNames[t] : "?"; }
 
 std::string ShapeText(std::span<const int64_t> shape) {
   std::string s;
@@ -151,7 +151,7 @@ std::string Model::CheckTensors() const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const whet_tensor& t = tensors_[i];
     const std::string where = "tensor " + Number(i) + " '" + t.name + "' ";
-    if (t.dtype > WHET_F64) return where + "has the unknown type " + Number(t.dtype);
+    if (t.dtype > WHET_U64) return where + "has the unknown type " + Number(t.dtype);
     if (t.rank > 16 || (t.rank > 0 && !t.shape))
       return where + "has no shape, or more than 16 dimensions";
     const bool is_input = i < desc_.n_inputs,

@@ -13,7 +13,8 @@
 namespace whet {
 namespace {
 
-constexpr const char* kDescr[] = {"|b1", "|i1", "|u1", "<i4", "<i8", "<f2", "", "<f4", "<f8"};
+constexpr const char* kDescr[] = {"|b1", "|i1", "|u1", "<i4", "<i8", "<f2", "",
+                                  "<f4", "<f8", "<i2", "<u2", "<u4", "<u8"};
 
 std::string Field(const std::string& header, const std::string& key) {
   const size_t at = header.find("'" + key + "'");
@@ -79,11 +80,12 @@ std::string ReadNpy(const std::string& path, NpyArray* out) {
   std::string descr = Field(header, "descr");
   if (descr.size() >= 2) descr = descr.substr(1, descr.size() - 2);
   out->dtype = UINT32_MAX;
-  for (uint32_t t = 0; t <= WHET_F64; ++t) {
+  for (uint32_t t = 0; t <= WHET_U64; ++t) {
     if (*kDescr[t] && descr == kDescr[t]) out->dtype = t;
   }
   if (out->dtype == UINT32_MAX)
-    return bad + "element type '" + descr + "'; known are |b1, |i1, |u1, <i4, <i8, <f2, <f4, <f8";
+    return bad + "element type '" + descr +
+           "'; known are |b1, |i1, |u1, <i2, <u2, <i4, <u4, <i8, <u8, <f2, <f4, <f8";
   if (!ParseShape(Field(header, "shape"), &out->shape)) return bad + "its shape cannot be read";
   if (out->shape.size() > 1 && Field(header, "fortran_order") != "False")
     return bad + "it is in Fortran order; save it in C order";
@@ -105,7 +107,7 @@ std::string ReadNpy(const std::string& path, NpyArray* out) {
 
 std::string WriteNpy(const std::string& path, uint32_t dtype, const std::vector<int64_t>& shape,
                      const void* data) {
-  if (dtype > WHET_F64 || !*kDescr[dtype])
+  if (dtype > WHET_U64 || !*kDescr[dtype])
     return std::string("type ") + DTypeName(dtype) + " has no .npy form";
   std::string dims;
   int64_t bytes = DTypeBytes(dtype);

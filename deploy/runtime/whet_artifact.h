@@ -47,7 +47,11 @@ typedef enum whet_dtype { /* the order is part of the interface */
                           WHET_F16 = 5,
                           WHET_BF16 = 6,
                           WHET_F32 = 7,
-                          WHET_F64 = 8
+                          WHET_F64 = 8,
+                          WHET_I16 = 9,
+                          WHET_U16 = 10,
+                          WHET_U32 = 11,
+                          WHET_U64 = 12
 } whet_dtype;
 
 typedef enum whet_storage {

@@ -17,6 +17,10 @@ int32_t OnnxType(DType t) {
     case DType::kBool: return TensorProto::BOOL;
     case DType::kI8: return TensorProto::INT8;
     case DType::kU8: return TensorProto::UINT8;
+    case DType::kI16: return TensorProto::INT16;
+    case DType::kU16: return TensorProto::UINT16;
+    case DType::kU32: return TensorProto::UINT32;
+    case DType::kU64: return TensorProto::UINT64;
     case DType::kI32: return TensorProto::INT32;
     case DType::kI64: return TensorProto::INT64;
     case DType::kF16: return TensorProto::FLOAT16;

@@ -76,8 +76,9 @@ TEST(ConstantTest, ConvertsBetweenElementTypes) {
   EXPECT_EQ(RoundTo(DType::kI8, 200.7), 127);
   EXPECT_EQ(RoundTo(DType::kI32, -2.9), -2);
   const std::vector<double> values = {-1.5, 0, 3, 1e30, std::nan("")};
-  for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8, DType::kU8,
-                  DType::kI32, DType::kI64, DType::kBool}) {
+  for (DType t :
+       {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8, DType::kU8, DType::kI16,
+        DType::kU16, DType::kI32, DType::kU32, DType::kI64, DType::kU64, DType::kBool}) {
     const std::vector<double> read = ReadDoubles(t, WriteDoubles(t, values));
     for (size_t i = 0; i < values.size(); ++i) {
       const double want = RoundTo(t, values[i]);

@@ -255,6 +255,29 @@ TEST(ReferenceTest, RowsAreSummedAndNormalized) {
               ElementsAre(-std::log(2), -std::log(2)));
 }
 
+TEST(ReferenceTest, IntegerArithmeticIsExactInEveryWidth) {
+  EXPECT_THAT(Evaluate({"i32[4]", "i32[4]"}, "Mod.1(0, 1)", {{-7, 7, -7, 5}, {3, -3, -3, 0}}),
+              ElementsAre(2, -2, -1, 0));
+  EXPECT_THAT(Evaluate({"i32[3]", "i32[3]"}, "Mod.1(0, 1) {fmod=1}", {{-7, 7, -7}, {3, -3, -3}}),
+              ElementsAre(-1, 1, -1));
+  EXPECT_THAT(
+      Evaluate({"f64[3]", "f64[3]"}, "Mod.1(0, 1) {fmod=1}", {{-7.5, 7.5, 1}, {2, -2, kInf}}),
+      ElementsAre(-1.5, 1.5, 1));
+  EXPECT_THAT(
+      Evaluate({"i32[5]", "i32[5]"}, "Pow.1(0, 1)", {{3, -2, -1, 7, 0}, {4, 31, -3, -1, 0}}),
+      ElementsAre(81, -2147483648.0, -1, 0, 1));
+  EXPECT_THAT(Evaluate({"u16[3]", "u16[3]"}, "BitShift.1(0, 1) {direction=\"LEFT\"}",
+                       {{1, 0xffff, 3}, {15, 1, 16}}),
+              ElementsAre(0x8000, 0xfffe, 0));
+  EXPECT_THAT(Evaluate({"i8[2]"}, "BitwiseNot.1(0)", {{0, -128}}), ElementsAre(-1, 127));
+  EXPECT_THAT(Evaluate({"u32[2]"}, "BitwiseNot.1(0)", {{0, 5}}),
+              ElementsAre(4294967295.0, 4294967290.0));
+  EXPECT_THAT(Evaluate({"u16[1]", "u16[1]"}, "Sub.1(0, 1)", {{1}, {2}}), ElementsAre(65535));
+  EXPECT_THAT(Evaluate({"i16[1]", "i16[1]"}, "Add.1(0, 1)", {{32767}, {1}}), ElementsAre(-32768));
+  EXPECT_THAT(Evaluate({"f32[4]"}, "IsInf.1(0) {detect_negative=0}", {{kInf, -kInf, kNan, 1}}),
+              ElementsAre(1, 0, 0, 0));
+}
+
 TEST(ReferenceTest, PoolsCountWhatTheyShould) {
   const std::vector<double> x = {1, 2, 3, 4};  // 2 x 2
   EXPECT_THAT(Evaluate({"f32[1,1,2,2]"}, "MaxPool.1(0) {kernel=[2,2], pads=[1,1,0,0]}", {x}),
@@ -330,14 +353,39 @@ struct Sample {
 // Every canonical operator at least once, with the corners that its expressions treat apart.
 std::vector<Sample> Samples() {
   std::vector<Sample> s;
-  for (const char* unary :
-       {"Relu",      "Abs",         "Neg",       "Exp",   "Log",     "Sqrt",       "Tanh",
-        "Erf",       "Floor",       "Ceil",      "Round", "Sigmoid", "Reciprocal", "Softplus",
-        "HardSwish", "HardSigmoid", "LeakyRelu", "Elu",   "Sign",    "Identity"}) {
+  for (const char* unary : {"Relu",        "Abs",       "Neg",        "Exp",      "Log",
+                            "Sqrt",        "Tanh",      "Erf",        "Floor",    "Ceil",
+                            "Round",       "Sigmoid",   "Reciprocal", "Softplus", "HardSwish",
+                            "HardSigmoid", "LeakyRelu", "Elu",        "Sign",     "Identity",
+                            "Sin",         "Cos",       "Tan",        "Asin",     "Acos",
+                            "Atan",        "Sinh",      "Cosh",       "Asinh",    "Acosh",
+                            "Atanh",       "Celu",      "Selu",       "Softsign", "ThresholdedRelu",
+                            "Shrink",      "Mish",      "Gelu",       "IsNaN",    "IsInf"}) {
     s.push_back({{"f32[2,3,4,5]"}, fmt::format("{}.1(0)", unary)});
   }
   for (const char* integer : {"Relu", "Abs", "Neg", "Sign"})
     s.push_back({{"i32[7]"}, fmt::format("{}.1(0)", integer)});
+  for (const char* integer : {"Relu", "Abs", "Sign", "BitwiseNot", "Shrink"}) {
+    for (const char* type : {"u8", "i16", "u16", "u32"})
+      s.push_back({{fmt::format("{}[7]", type)}, fmt::format("{}.1(0)", integer)});
+  }
+  for (const char* type : {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
+    const std::string in = fmt::format("{}[24]", type);
+    for (const char* binary : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Mod", "PRelu",
+                               "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Equal", "Less"}) {
+      s.push_back({{in, in}, fmt::format("{}.1(0, 1)", binary)});
+    }
+    s.push_back({{in, in}, "Mod.1(0, 1) {fmod=1}"});
+    if (type[0] != 'u') continue;
+    s.push_back({{in, in}, "BitShift.1(0, 1) {direction=\"LEFT\"}"});
+    s.push_back({{in, in}, "BitShift.1(0, 1) {direction=\"RIGHT\"}"});
+  }
+  for (const char* type : {"f32", "f64"})
+    s.push_back(
+        {{fmt::format("{}[24]", type), fmt::format("{}[24]", type)}, "Mod.1(0, 1) {fmod=1}"});
+  s.push_back({{"f32[24]"}, "Gelu.1(0) {approximate=\"tanh\"}"});
+  s.push_back({{"f32[24]"}, "Shrink.1(0) {bias=0.25, lambd=0.25}"});
+  s.push_back({{"bool[6]", "bool[6]"}, "Xor.1(0, 1)"});
   s.push_back({{"bool[5]"}, "Not.1(0)"});
   s.push_back({{"f32[3,4]"}, "Clip.1(0) {max=0.5, min=-0.25}"});
   s.push_back({{"i32[9]"}, "Clip.1(0) {max=inf, min=-2.0}"});
@@ -540,6 +588,9 @@ TEST(InferenceTest, RefusesWhatDoesNotFit) {
               HasSubstr("2 groups do not divide 3"));
   EXPECT_THAT(error({"f32[1,3,4,4]", "f32[4,3,1,1]"}, "Conv.1(0, 1) {strides=[0,1]}"),
               HasSubstr("strides [0,1] must be between 1"));
+  EXPECT_THAT(error({"f32[2]", "f32[2]"}, "Mod.1(0, 1)"), HasSubstr("fmod=0 is for integers"));
+  EXPECT_THAT(error({"u8[2]", "u8[2]"}, "BitShift.1(0, 1) {direction=\"UP\"}"),
+              HasSubstr("neither LEFT nor RIGHT"));
   EXPECT_THAT(error({"f32[2]"}, "Softmax.1(0) {axis=1}"), HasSubstr("axis 1 is outside of rank 1"));
   EXPECT_THAT(error({"f32[2,3]", "f32[2]", "u8[]"}, "QuantizeLinear.1(0, 1, 2)"),
               HasSubstr("shapes [2] and [2,3] do not broadcast"));

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "compiler/codegen/candidate.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/support/half.h"
+#include "compiler/support/inputs.h"
 #include "compiler/support/rng.h"
 #include "deploy/runtime/model.h"
 
@@ -33,8 +36,26 @@ inline std::vector<float> Interpreted(const loop::Program& p, const std::string&
   return {m[output].begin(), m[output].end()};
 }
 
-inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
-                                   const loop::Memory& memory) {
+inline void PutElement(DType t, double v, char* at) {
+  const auto f = static_cast<float>(v);
+  uint16_t half = 0;
+  switch (t) {
+    case DType::kF64: std::memcpy(at, &v, 8); return;
+    case DType::kF32: std::memcpy(at, &f, 4); return;
+    case DType::kF16: half = F32ToF16(F64ToF32Odd(v)); break;
+    case DType::kBF16: half = F32ToBF16(F64ToF32Odd(v)); break;
+    default: {
+      const int64_t word = expr::SaturateToInt(v, t);
+      std::memcpy(at, &word, static_cast<size_t>(SizeOf(t)));
+      return;
+    }
+  }
+  std::memcpy(at, &half, 2);
+}
+
+// Every output of a compiled program, by name.
+inline loop::Memory CompiledOutputs(const loop::Program& p, const Target& target,
+                                    const loop::Memory& memory) {
   char dir[] = "/tmp/whet-test-XXXXXX";
   EXPECT_TRUE(mkdtemp(dir));
   auto c = codegen::BuildCandidate(p, std::string(32, '0'), target);
@@ -49,13 +70,17 @@ inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
   std::filesystem::remove_all(dir);
   if (!model) return {};
   Instance instance(model, 2);
-  std::vector<std::vector<float>> hold;
+  std::vector<std::vector<char>> hold;
   auto data = [&](const whet_tensor& t) {
     const auto it = memory.find(t.name);
-    hold.emplace_back(t.bytes / 4 + 16);
-    float* aligned =
-        reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(hold.back().data()) + 63) / 64 * 64);
-    if (it != memory.end()) std::copy(it->second.begin(), it->second.end(), aligned);
+    hold.emplace_back(t.bytes + 64);
+    char* aligned =
+        reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(hold.back().data()) + 63) / 64 * 64);
+    const auto type = static_cast<DType>(t.dtype);
+    if (it != memory.end()) {
+      for (size_t i = 0; i < it->second.size(); ++i)
+        PutElement(type, it->second[i], aligned + i * static_cast<size_t>(SizeOf(type)));
+    }
     return aligned;
   };
   std::vector<const void*> in, params;
@@ -65,8 +90,27 @@ inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
   for (uint32_t i : model->parameters()) params.push_back(data(model->desc().tensors[i]));
   if (!params.empty()) instance.Prepack(params);
   instance.Run(in, out);
-  const auto* result = static_cast<const float*>(out[0]);
-  return {result, result + model->outputs()[0].bytes / 4};
+  loop::Memory results;
+  for (size_t k = 0; k < out.size(); ++k) {
+    const whet_tensor& t = model->outputs()[k];
+    const auto type = static_cast<DType>(t.dtype);
+    std::vector<double>& values = results[t.name];
+    for (uint64_t i = 0; i < t.bytes / static_cast<uint64_t>(SizeOf(type)); ++i)
+      values.push_back(ElementAsDouble(type, out[k], i));
+  }
+  return results;
+}
+
+// The first output, as f32.
+inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
+                                   const loop::Memory& memory) {
+  const loop::Memory results = CompiledOutputs(p, target, memory);
+  for (const loop::Param& param : p.params) {
+    if (param.role != loop::Role::kOutput || results.empty()) continue;
+    const std::vector<double>& values = results.at(param.buffer->name);
+    return {values.begin(), values.end()};
+  }
+  return {};
 }
 
 }  // namespace whet::testing_support

@@ -91,7 +91,7 @@ StatusOr<Buffer> ReadBuffer(const v1::BufferSpec& spec, uint64_t max_bytes) {
            spec.lo(),
            spec.hi(),
            0};
-  if (spec.dtype() > static_cast<uint32_t>(DType::kF64))
+  if (spec.dtype() >= kNumDTypes)
     return InvalidArgument("element type {} is not known", spec.dtype());
   if (spec.shape_size() > kMaxRank)
     return InvalidArgument("a buffer has {} axes, the limit is {}", spec.shape_size(), kMaxRank);

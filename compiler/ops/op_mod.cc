@@ -1,0 +1,66 @@
+#include "compiler/ops/util.h"
+
+namespace whet::ops {
+namespace {
+
+// A remainder with the sign of `a`, from one with the sign of `b`.
+Expr WithSignOfDividend(const Expr& m, const Expr& a, const Expr& b) {
+  if (IsUnsigned(a->dtype)) return m;
+  const Expr zero = Const(a->dtype, 0);
+  const Expr differ = expr::Not(expr::Eq(expr::Lt(a, zero), expr::Lt(b, zero)));
+  return expr::Select(expr::And(expr::Not(expr::Eq(m, zero)), differ), m - b, m);
+}
+
+// The C library's fmod, computed in f64: exact for an f32 whose quotient is below 2^29.
+Expr FloatMod(const Expr& a0, const Expr& b0) {
+  const DType t = DType::kF64;
+  auto abs = [](const Expr& x) { return expr::Call(expr::Intrinsic::kAbs, x); };
+  const Expr a = abs(expr::Cast(t, a0)), b = abs(expr::Cast(t, b0)), zero = Const(t, 0);
+  Expr r = a - expr::Call(expr::Intrinsic::kFloor, a / b) * b;
+  // The quotient may have been rounded to the next integer.
+  r = expr::Select(expr::Lt(r, zero), r + b, expr::Select(expr::Le(b, r), r - b, r));
+  r = expr::Select(expr::Lt(a, b), a, r);  // an infinite divisor too
+  r = expr::Cast(a0->dtype, r);
+  return expr::Select(expr::Lt(a0, Const(a0->dtype, 0)), Const(a0->dtype, -0.0) - r, r);
+}
+
+}  // namespace
+
+// fmod=0: integers, the sign of the divisor; fmod=1: the sign of the dividend. Integers modulo 0
+// are 0.
+const OpRecord& OpMod() {
+  static const OpRecord op = Binary({
+      .name = "Mod",
+      .types = Numbers(),
+      .attrs = {{"fmod", AttrType::kInt, AttrValue(int64_t{0})}},
+      .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
+        if (IsFloat(a->dtype)) return FloatMod(a, b);
+        const Expr m = expr::FloorMod(a, b);
+        return v.attrs->Int("fmod") != 0 ? WithSignOfDividend(m, a, b) : m;
+      },
+      .value = [](const OpView& v, double a, double b) -> double {
+        if (IsFloat(v.out[0]->dtype)) return std::fmod(a, b);
+        if (b == 0) return 0;
+        const double m = std::fmod(a, b);
+        return v.attrs->Int("fmod") == 0 && m != 0 && (m < 0) != (b < 0) ? m + b : m;
+      },
+      .err = [](double a, double ea, double b, double eb, double y) -> double {
+        const double own = std::fabs(a) * 0x1.0p-28;
+        return std::isfinite(own) && b != 0 ? own + ea + std::fabs(a / b) * eb : 0;
+      },
+      .ulp = 1,
+      .range =
+          [](const OpView& v, int input) {
+            return input == 1 ? graph::InputRange{1, 8} : graph::InputRange{0, 100};
+          },
+      .check = [](const OpView& v) -> Status {
+        if (IsFloat(v.in[0]->dtype) && v.attrs->Int("fmod") == 0)
+          return InvalidArgument("fmod=0 is for integers; {} needs fmod=1",
+                                 ToString(v.in[0]->dtype));
+        return OkStatus();
+      },
+  });
+  return op;
+}
+
+}  // namespace whet::ops
