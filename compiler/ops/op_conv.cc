@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "compiler/ops/conv2d.h"
+#include "compiler/ops/conv3d.h"
 #include "compiler/ops/quantized.h"
 #include "compiler/ops/window.h"
 
@@ -9,21 +11,27 @@ namespace {
 Status ImportConv(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 3));
   const Shape x = c.type(0).shape, w = c.type(1).shape;
-  if (x.size() < 3 || x.size() > 4)
-    return Unimplemented("input of rank {} is not supported; 3 and 4 are", x.size());
+  if (x.size() < 3 || x.size() > 5)
+    return Unimplemented("input of rank {} is not supported; 3 to 5 are", x.size());
   if (w.size() != x.size())
     return InvalidArgument("weights {} for input {}", ShapeText(w), ShapeText(x));
-  WHET_ASSIGN_OR_RETURN(
-      Window window, TakeWindow(c, Shape(x.begin() + 2, x.end()), Shape(w.begin() + 2, w.end())));
-  Attrs attrs = WindowAttrs(window, false);
+  WHET_ASSIGN_OR_RETURN(WindowLists lists, TakeWindowLists(c, Shape(x.begin() + 2, x.end()),
+                                                           Shape(w.begin() + 2, w.end())));
   WHET_ASSIGN_OR_RETURN(int64_t group, c.TakeInt("group", 1));
-  attrs.Set("group", group);
-  WHET_ASSIGN_OR_RETURN(c.inputs[0], ToTwoAxes(c, c.inputs[0]));
-  WHET_ASSIGN_OR_RETURN(c.inputs[1], ToTwoAxes(c, c.inputs[1]));
-  WHET_RETURN_IF_ERROR(c.Finish("Conv", c.inputs, std::move(attrs)));
-  if (x.size() == 3) {
-    WHET_ASSIGN_OR_RETURN(c.outputs[0], FromTwoAxes(c, c.outputs[0]));
+  c.inputs.resize(3, graph::kNoValue);
+  ValueId y = graph::kNoValue;
+  if (x.size() == 5) {
+    WHET_ASSIGN_OR_RETURN(y, EmitConv3d(c, c.inputs[0], c.inputs[1], c.inputs[2], lists, group));
+  } else {
+    WHET_ASSIGN_OR_RETURN(ValueId v, ToTwoAxes(c, c.inputs[0]));
+    WHET_ASSIGN_OR_RETURN(ValueId k, ToTwoAxes(c, c.inputs[1]));
+    WHET_ASSIGN_OR_RETURN(
+        y, EmitConv2d(c, v, k, c.inputs[2], WindowAttrs(ToWindow(lists), false), group));
+    if (x.size() == 3) {
+      WHET_ASSIGN_OR_RETURN(y, FromTwoAxes(c, y));
+    }
   }
+  c.outputs = {y};
   return OkStatus();
 }
 
@@ -196,7 +204,9 @@ const OpRecord& OpConv() {
                {"strides", AttrType::kInts, AttrValue(Shape{1, 1})},
                {"dilations", AttrType::kInts, AttrValue(Shape{1, 1})},
                {"pads", AttrType::kInts, AttrValue(Shape{0, 0, 0, 0})}};
-    r.note = "one or two spatial axes";
+    r.note =
+        "one to three spatial axes; three as two, with the depths of a window side by side as "
+        "channels";
     r.import = ImportConv;
     r.infer = InferConv;
     r.te = TeConv;

@@ -7,4 +7,9 @@ const OpRecord& OpMaxPool() {
   return op;
 }
 
+const OpRecord& OpMaxPoolIndices() {
+  static const OpRecord op = PoolIndices();
+  return op;
+}
+
 }  // namespace whet::ops

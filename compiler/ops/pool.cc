@@ -8,26 +8,81 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+// One canonical pool; the two last axes of `v` are the window's.
+StatusOr<ValueId> EmitPool(ImportContext& c, ValueId v, bool average, const Window& w,
+                           int64_t include_pad) {
+  Attrs attrs = WindowAttrs(w, true);
+  if (average) attrs.Set("count_include_pad", include_pad);
+  return c.builder.Emit(average ? "AveragePool" : "MaxPool", {v}, std::move(attrs));
+}
+
+// (n, c, d, h, w): maxima and means, even those of parts of windows, are taken over h and w first
+// and then over d.
+StatusOr<ValueId> EmitPool3d(ImportContext& c, ValueId v, bool average, const WindowLists& lists,
+                             int64_t include_pad) {
+  const Shape x = c.builder.type(v).shape;
+  auto part = [&](std::initializer_list<size_t> axes) {
+    WindowLists l;
+    l.ceil_mode = lists.ceil_mode;
+    for (size_t a : axes) {
+      l.kernel.push_back(lists.kernel[a]);
+      l.strides.push_back(lists.strides[a]);
+      l.dilations.push_back(lists.dilations[a]);
+      l.pads.push_back(lists.pads[a]);
+    }
+    for (size_t a : axes) l.pads.push_back(lists.pads[a + 3]);
+    return l;
+  };
+  auto reshape = [&](Shape shape) {
+    return c.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
+  };
+  int64_t channels = 0;
+  if (__builtin_mul_overflow(x[1], x[2], &channels)) return InvalidArgument("too large");
+  WHET_ASSIGN_OR_RETURN(v, reshape({x[0], channels, x[3], x[4]}));
+  WHET_ASSIGN_OR_RETURN(v, EmitPool(c, v, average, ToWindow(part({1, 2})), include_pad));
+  const int64_t oh = c.builder.type(v).shape[2], ow = c.builder.type(v).shape[3];
+  WHET_ASSIGN_OR_RETURN(v, reshape({x[0], x[1], x[2], oh * ow}));
+  Window depth = ToWindow(part({0}));  // a window along w: turn it upright
+  std::swap(depth.kernel[0], depth.kernel[1]);
+  std::swap(depth.strides[0], depth.strides[1]);
+  std::swap(depth.dilations[0], depth.dilations[1]);
+  std::swap(depth.pads[0], depth.pads[1]);
+  std::swap(depth.pads[2], depth.pads[3]);
+  WHET_ASSIGN_OR_RETURN(v, EmitPool(c, v, average, depth, include_pad));
+  return reshape({x[0], x[1], c.builder.type(v).shape[2], oh, ow});
+}
+
 Status ImportPool(ImportContext& c, bool average) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(1, 1));
-  if (c.Wanted(1)) return Unimplemented("the output of indices is not supported");
   WHET_ASSIGN_OR_RETURN(int64_t storage_order, c.TakeInt("storage_order", 0));
-  static_cast<void>(storage_order);  // only the indices, which are refused, depend on it
   const Shape x = c.type(0).shape;
-  if (x.size() < 3 || x.size() > 4)
-    return Unimplemented("input of rank {} is not supported; 3 and 4 are", x.size());
+  if (x.size() < 3 || x.size() > 5)
+    return Unimplemented("input of rank {} is not supported; 3 to 5 are", x.size());
   if (!c.HasAttr("kernel_shape")) return InvalidArgument("attribute 'kernel_shape' is missing");
-  WHET_ASSIGN_OR_RETURN(Window window, TakeWindow(c, Shape(x.begin() + 2, x.end()), {}));
-  Attrs attrs = WindowAttrs(window, true);
+  WHET_ASSIGN_OR_RETURN(WindowLists lists, TakeWindowLists(c, Shape(x.begin() + 2, x.end()), {}));
+  int64_t include = 0;
   if (average) {
-    WHET_ASSIGN_OR_RETURN(int64_t include, c.TakeInt("count_include_pad", 0));
-    attrs.Set("count_include_pad", int64_t{include != 0});
+    WHET_ASSIGN_OR_RETURN(include, c.TakeInt("count_include_pad", 0));
+    include = include != 0;
   }
-  WHET_ASSIGN_OR_RETURN(c.inputs[0], ToTwoAxes(c, c.inputs[0]));
-  WHET_RETURN_IF_ERROR(
-      c.Finish(average ? "AveragePool" : "MaxPool", {c.inputs[0]}, std::move(attrs)));
-  if (x.size() == 3) {
-    WHET_ASSIGN_OR_RETURN(c.outputs[0], FromTwoAxes(c, c.outputs[0]));
+  if (x.size() == 5) {
+    if (c.Wanted(1)) return Unimplemented("indices of three spatial axes are not supported");
+    WHET_ASSIGN_OR_RETURN(ValueId y, EmitPool3d(c, c.inputs[0], average, lists, include));
+    c.outputs = {y};
+    return OkStatus();
+  }
+  WHET_ASSIGN_OR_RETURN(ValueId v, ToTwoAxes(c, c.inputs[0]));
+  WHET_ASSIGN_OR_RETURN(ValueId y, EmitPool(c, v, average, ToWindow(lists), include));
+  c.outputs = {y};
+  if (c.Wanted(1)) {
+    Attrs attrs = WindowAttrs(ToWindow(lists), true);
+    attrs.Set("storage_order", storage_order);
+    WHET_ASSIGN_OR_RETURN(ValueId at, c.builder.Emit("MaxPoolIndices", {v}, std::move(attrs)));
+    c.outputs.push_back(at);
+  }
+  for (ValueId& o : c.outputs) {
+    if (x.size() != 3) break;
+    WHET_ASSIGN_OR_RETURN(o, FromTwoAxes(c, o));
   }
   return OkStatus();
 }
@@ -159,6 +214,81 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err, bool av
   return OkStatus();
 }
 
+// ---- MaxPoolIndices: where, in the whole input, the first of the maxima stands.
+
+StatusOr<std::vector<Buffer>> TeIndices(const OpView& v, const std::vector<Buffer>& in,
+                                        te::Builder& b) {
+  WHET_ASSIGN_OR_RETURN(const PoolShape s, ShapeOf(v));
+  const Window& win = s.w;
+  const DType t = v.in[0]->dtype;
+  const double fill = IsFloat(t) ? -kInf : graph::RoundTo(t, -kInf);
+  const Buffer x =
+      PadSpatial(b, in[0], win.pads[0], win.pads[1], win.Used(0, s.oh), win.Used(1, s.ow), fill);
+  const te::AxisSpec axes = {{"n", s.n}, {"c", s.c}, {"oh", s.oh}, {"ow", s.ow}};
+  const te::AxisSpec taps = {{"kh", win.kernel[0]}, {"kw", win.kernel[1]}};
+  auto row = [&](const std::vector<Expr>& i, const std::vector<Expr>& r, int d) {
+    return i[2 + d] * win.strides[d] + r[d] * win.dilations[d];
+  };
+  auto load = [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+    return expr::Load(x, {i[0], i[1], row(i, r, 0), row(i, r, 1)});
+  };
+  const Buffer most = b.Reduce("pool", t, axes, taps, te::Reducer::kMax, load);
+  // Padding does not count, even where it equals the maximum.
+  auto inside = [&](const Expr& at, int d, int64_t extent) {
+    return expr::And(expr::Le(expr::Int(win.pads[d]), at),
+                     expr::Lt(at, expr::Int(win.pads[d] + extent)));
+  };
+  const bool columns = v.attrs->Int("storage_order") != 0;
+  const Buffer first = b.Reduce("first", DType::kI64, axes, taps, te::Reducer::kMin,
+                                [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                                  const Expr h = row(i, r, 0), w = row(i, r, 1);
+                                  const Expr hit =
+                                      expr::And(expr::And(inside(h, 0, s.h), inside(w, 1, s.iw)),
+                                                expr::Eq(load(i, r), expr::Load(most, i)));
+                                  const Expr number = (h - win.pads[0]) * s.iw + (w - win.pads[1]);
+                                  return expr::Select(hit, number, expr::Int(s.h * s.iw));
+                                });
+  return std::vector<Buffer>{b.Compute("index", DType::kI64, axes, [&](const std::vector<Expr>& i) {
+    // Only NaN hides every maximum: its place is then the first of the plane.
+    const Expr raw = expr::Load(first, i);
+    const Expr number = expr::Select(expr::Lt(raw, expr::Int(s.h * s.iw)), raw, expr::Int(0));
+    const Expr plane = (i[0] * s.c + i[1]) * (s.h * s.iw);
+    if (!columns) return plane + number;
+    return plane + expr::FloorMod(number, s.iw) * s.h + expr::FloorDiv(number, s.iw);
+  })};
+}
+
+Status ReferenceIndices(const OpView& v, Inputs in, Outputs out, bool) {
+  WHET_ASSIGN_OR_RETURN(const PoolShape s, ShapeOf(v));
+  const Window& w = s.w;
+  const bool columns = v.attrs->Int("storage_order") != 0;
+  int64_t to = 0;
+  for (int64_t plane = 0; plane < s.n * s.c; ++plane) {
+    for (int64_t oh = 0; oh < s.oh; ++oh) {
+      for (int64_t ow = 0; ow < s.ow; ++ow, ++to) {
+        int64_t h0, h1, w0, w1, best_h = 0, best_w = 0;
+        w.Taps(0, oh, s.h, &h0, &h1);
+        w.Taps(1, ow, s.iw, &w0, &w1);
+        double best = -kInf;
+        bool any = false;
+        for (int64_t kh = h0; kh < h1; ++kh) {
+          for (int64_t kw = w0; kw < w1; ++kw) {
+            const int64_t h = oh * w.strides[0] - w.pads[0] + kh * w.dilations[0],
+                          x = ow * w.strides[1] - w.pads[1] + kw * w.dilations[1];
+            const double p = in[0]->value[(plane * s.h + h) * s.iw + x];
+            if (any && !(p > best)) continue;
+            any = true;
+            best = p, best_h = h, best_w = x;
+          }
+        }
+        out[0].value[to] = static_cast<double>(
+            plane * s.h * s.iw + (columns ? best_w * s.h + best_h : best_h * s.iw + best_w));
+      }
+    }
+  }
+  return OkStatus();
+}
+
 bool IsUnitWindow(const OpView& v) {
   auto w = WindowOf(*v.attrs, v.attrs->Ints("kernel"));
   return w.ok() && w->kernel == std::array<int64_t, 2>{1, 1} &&
@@ -180,7 +310,7 @@ OpRecord Pool(const std::string& name, bool average) {
              {"pads", AttrType::kInts, AttrValue(Shape{0, 0, 0, 0})},
              {"ceil_mode", AttrType::kInt, AttrValue(int64_t{0})}};
   if (average) r.attrs.push_back({"count_include_pad", AttrType::kInt, AttrValue(int64_t{0})});
-  r.note = "one or two spatial axes";
+  r.note = "one to three spatial axes";
   r.import = [average](ImportContext& c) { return ImportPool(c, average); };
   r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
     WHET_ASSIGN_OR_RETURN(PoolShape s, ShapeOf(v));
@@ -197,6 +327,25 @@ OpRecord Pool(const std::string& name, bool average) {
     return v.out[0]->num_elements() * Product(v.attrs->Ints("kernel"));
   };
   r.is_identity = IsUnitWindow;
+  return r;
+}
+
+OpRecord PoolIndices() {
+  OpRecord r = Pool("MaxPoolIndices", false);
+  r.kind = FusionKind::kOpaque;
+  r.layout = LayoutRole::kRowMajor;
+  r.importable = false;
+  r.attrs.push_back({"storage_order", AttrType::kInt, AttrValue(int64_t{0})});
+  r.import = nullptr;
+  r.note.clear();
+  r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
+    WHET_ASSIGN_OR_RETURN(PoolShape s, ShapeOf(v));
+    out->push_back(TensorType::Of(DType::kI64, {s.n, s.c, s.oh, s.ow}));
+    return OkStatus();
+  };
+  r.te = TeIndices;
+  r.reference = ReferenceIndices;
+  r.is_identity = nullptr;
   return r;
 }
 

@@ -6,6 +6,8 @@
 namespace whet::ops {
 
 OpRecord Pool(const std::string& name, bool average);
+// Where the maxima of a MaxPool stand.
+OpRecord PoolIndices();
 // Global pools: one window that is the whole image.
 OpRecord GlobalPool(const std::string& name, bool average);
 

@@ -63,9 +63,9 @@ void Window::Taps(int d, int64_t o, int64_t in, int64_t* first, int64_t* last) c
   *last = std::clamp<int64_t>(CeilDiv(in - start, dilations[d]), *first, kernel[d]);
 }
 
-StatusOr<Window> TakeWindow(ImportContext& c, const Shape& spatial, Shape kernel) {
+StatusOr<WindowLists> TakeWindowLists(ImportContext& c, const Shape& spatial, Shape kernel) {
   const size_t n = spatial.size();
-  if (n < 1 || n > 2) return Unimplemented("{} spatial axes are not supported; 1 and 2 are", n);
+  if (n < 1 || n > 3) return Unimplemented("{} spatial axes are not supported; 1 to 3 are", n);
   const bool from_weights = !kernel.empty();
   WHET_ASSIGN_OR_RETURN(std::vector<int64_t> shape, c.TakeInts("kernel_shape", kernel));
   if (shape.size() != n)
@@ -88,17 +88,30 @@ StatusOr<Window> TakeWindow(ImportContext& c, const Shape& spatial, Shape kernel
   WHET_RETURN_IF_ERROR(CheckPositive(dilations, "dilations", 1));
   WHET_RETURN_IF_ERROR(ResolveAutoPad(auto_pad, spatial, &pads, shape, strides, dilations));
   WHET_RETURN_IF_ERROR(CheckPositive(pads, "pads", 0));
+  return WindowLists{std::move(shape), std::move(strides), std::move(dilations), std::move(pads),
+                     ceil_mode != 0};
+}
+
+Window ToWindow(const WindowLists& lists) {
   Window w;
-  w.ceil_mode = ceil_mode != 0;
+  w.ceil_mode = lists.ceil_mode;
+  const size_t n = lists.kernel.size();
   for (size_t d = 0; d < n; ++d) {
     const size_t to = d + 2 - n;
-    w.kernel[to] = shape[d];
-    w.strides[to] = strides[d];
-    w.dilations[to] = dilations[d];
-    w.pads[to] = pads[d];
-    w.pads[to + 2] = pads[d + n];
+    w.kernel[to] = lists.kernel[d];
+    w.strides[to] = lists.strides[d];
+    w.dilations[to] = lists.dilations[d];
+    w.pads[to] = lists.pads[d];
+    w.pads[to + 2] = lists.pads[d + n];
   }
   return w;
+}
+
+StatusOr<Window> TakeWindow(ImportContext& c, const Shape& spatial, Shape kernel) {
+  if (spatial.empty() || spatial.size() > 2)
+    return Unimplemented("{} spatial axes are not supported; 1 and 2 are", spatial.size());
+  WHET_ASSIGN_OR_RETURN(WindowLists lists, TakeWindowLists(c, spatial, std::move(kernel)));
+  return ToWindow(lists);
 }
 
 Attrs WindowAttrs(const Window& w, bool with_kernel) {

@@ -25,9 +25,18 @@ struct Window {
   void Taps(int d, int64_t o, int64_t in, int64_t* first, int64_t* last) const;
 };
 
+// A window over any number of axes, as an ONNX node has it; pads are those of all starts, then
+// those of all ends.
+struct WindowLists {
+  Shape kernel, strides, dilations, pads;
+  bool ceil_mode = false;
+};
 // Attributes kernel_shape, strides, dilations, pads, auto_pad, ceil_mode of an ONNX node with
 // `spatial` axes of the given extents. `kernel` is what the weights say, or empty for pools, where
 // the attribute is required.
+StatusOr<WindowLists> TakeWindowLists(ImportContext& c, const Shape& spatial, Shape kernel);
+// Of one or two axes.
+Window ToWindow(const WindowLists& lists);
 StatusOr<Window> TakeWindow(ImportContext& c, const Shape& spatial, Shape kernel);
 // [s] -> [1, s] for one spatial axis.
 Attrs WindowAttrs(const Window& w, bool with_kernel);

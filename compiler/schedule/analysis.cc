@@ -34,6 +34,13 @@ int IterOf(const loop::BlockNode& b, const expr::Expr& e) {
   return -1;
 }
 
+// n of `v // n`; else 0.
+int64_t GroupOf(const expr::Expr& e, const expr::Var& v) {
+  const bool divides = e->kind == expr::Kind::kBinary && e->binary == expr::BinaryOp::kFloorDiv &&
+                       e->args[0] == v && e->args[1]->kind == expr::Kind::kInt;
+  return divides ? e->args[1]->int_value : 0;
+}
+
 // The anchor's iterations in the physical order of the final output: follows plain copies through
 // the epilogue.
 StatusOr<std::vector<int>> PhysicalOrder(const loop::Program& p, const AnchorAnalysis& a) {
@@ -135,6 +142,8 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
       bool spatial = false;
       for (const auto& [atom, c] : l.terms) {
         const int i = IterOf(anchor, atom);
+        if (i < 0 && !load->buffer->constant)
+          a.vector_group = std::max(a.vector_group, GroupOf(atom, vector_var));
         if (i < 0) continue;
         spatial |= !anchor.iters[i].reduce;
         uses_reduce |= anchor.iters[i].reduce;

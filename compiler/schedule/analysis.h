@@ -29,6 +29,9 @@ struct AnchorAnalysis {
   int64_t row_stride = 1;
   // Depthwise and pooling: the data operand is indexed by the vector axis.
   bool input_uses_vector = false;
+  // Grouped convolutions: the data operand is indexed by the vector axis divided by this; 0: not. A
+  // vector that lies within one group reads one number for all of its lanes, any other gathers.
+  int64_t vector_group = 0;
 };
 
 // NotFound (with the reason) when the program is not "element-wise*, one reduction, element-wise*,

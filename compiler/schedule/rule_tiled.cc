@@ -40,8 +40,10 @@ bool IsWindow(const AnchorAnalysis& a, size_t position) {
   for (const auto* load : loop::Loads(b.value)) {
     for (const auto& index : load->args) {
       if (!expr::Uses(index, v)) continue;
-      for (const auto& it : b.iters) {
-        if (!it.reduce && expr::Uses(index, it.var)) return true;
+      for (size_t i = 0; i < b.iters.size(); ++i) {
+        // The channels of a group stand beside the group's number.
+        if (a.vector_group > 0 && static_cast<int>(i) == a.vector_iter) continue;
+        if (!b.iters[i].reduce && expr::Uses(index, b.iters[i].var)) return true;
       }
     }
   }
@@ -123,6 +125,12 @@ Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) 
   // A tile that is mostly padding.
   if (v[kVectors] > 1 && (v[kVectors] - 1) * v[kLanes] >= c.vec) return Rejection::kTile;
   if (v[kRows] > c.rows) return Rejection::kTile;
+  // Vectors across groups; where every one is, gathering is all there is.
+  const int64_t group = c.a.vector_group, least = c.lanes >= 8 ? c.lanes / 2 : c.lanes;
+  const int64_t tile = v[kVectors] * v[kLanes];
+  if (group > 0 && group % least == 0 &&
+      (group % v[kLanes] != 0 || (group % tile != 0 && tile % group != 0)))
+    return Rejection::kTile;
   return Rejection::kNone;
 }
 
@@ -168,6 +176,11 @@ std::vector<int64_t> DefaultTiled(const RuleContext& context) {
   const TiledContext& c = Tiled(context);
   std::vector<int64_t> v = {4, 2, c.lanes, 0, 1, 0};
   v[kVectors] = std::min<int64_t>(v[kVectors], std::max<int64_t>(1, CeilDiv(c.vec, v[kLanes])));
+  if (const int64_t group = c.a.vector_group; group > 0) {
+    if (group % c.lanes != 0 && c.lanes >= 8) v[kLanes] = c.lanes / 2;
+    const int64_t tile = v[kVectors] * v[kLanes];
+    if (group % tile != 0 && tile % group != 0) v[kVectors] = 1;
+  }
   v[kRows] = std::min<int64_t>(v[kRows], c.rows);
   v[kUnrollWindow] = c.a.input_uses_vector && c.r.window > 1 ? 1 : 0;
   return v;

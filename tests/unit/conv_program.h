@@ -6,14 +6,14 @@
 namespace whet::testing_support {
 
 struct ConvShape {
-  int64_t ic, oc, h, w, k, stride, pad;
+  int64_t ic, oc, h, w, k, stride, pad, groups = 1;
 };
 
 inline loop::Program ConvProgram(const ConvShape& c) {
   using expr::Expr;
   te::Builder b;
   auto x = b.Input("x", DType::kF32, {1, c.ic, c.h, c.w}, false);
-  auto w = b.Input("w", DType::kF32, {c.oc, c.ic, c.k, c.k}, true);
+  auto w = b.Input("w", DType::kF32, {c.oc, c.ic / c.groups, c.k, c.k}, true);
   auto bias = b.Input("b", DType::kF32, {c.oc}, true);
   const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1,
                 ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
@@ -30,9 +30,11 @@ inline loop::Program ConvProgram(const ConvShape& c) {
       });
   auto conv = b.Reduce(
       "conv", DType::kF32, {{"n", 1}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
-      {{"ic", c.ic}, {"kh", c.k}, {"kw", c.k}}, te::Reducer::kSum,
+      {{"ic", c.ic / c.groups}, {"kh", c.k}, {"kw", c.k}}, te::Reducer::kSum,
       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-        return expr::Load(padded, {i[0], r[0], i[2] * c.stride + r[1], i[3] * c.stride + r[2]}) *
+        const Expr channel =
+            c.groups == 1 ? r[0] : expr::FloorDiv(i[1], c.oc / c.groups) * (c.ic / c.groups) + r[0];
+        return expr::Load(padded, {i[0], channel, i[2] * c.stride + r[1], i[3] * c.stride + r[2]}) *
                expr::Load(w, {i[1], r[0], r[1], r[2]});
       });
   auto biased = b.Compute(

@@ -299,6 +299,54 @@ TEST(ReferenceTest, PoolsCountWhatTheyShould) {
       ElementsAre(3, 9, 3));
 }
 
+TEST(ReferenceTest, IndexedOperatorsReadAndWriteWhereTheyShould) {
+  EXPECT_THAT(Evaluate({"f32[2,2]", "i64[2,2]"}, "GatherElements.1(0, 1) {axis=1}",
+                       {{1, 2, 3, 4}, {0, 0, -1, 0}}),
+              ElementsAre(1, 1, 4, 3));
+  EXPECT_THAT(Evaluate({"f32[2,2,2]", "i64[2,1]"}, "GatherND.1(0, 1) {batch_dims=1}",
+                       {{0, 1, 2, 3, 4, 5, 6, 7}, {1, -2}}),
+              ElementsAre(2, 3, 4, 5));
+  // Of two updates for one place the last one stays; what is outside is ignored.
+  EXPECT_THAT(Evaluate({"f32[4]", "i64[4]", "f32[4]"}, "ScatterElements.1(0, 1, 2)",
+                       {{1, 2, 3, 4}, {1, -1, 1, 9}, {5, 6, 7, 8}}),
+              ElementsAre(1, 7, 3, 6));
+  EXPECT_THAT(Evaluate({"f32[4]", "i64[3,1]", "f32[3]"}, "ScatterND.1(0, 1, 2) {reduction=\"add\"}",
+                       {{1, 2, 3, 4}, {0, 0, 3}, {10, 20, 30}}),
+              ElementsAre(31, 2, 3, 34));
+  EXPECT_THAT(Evaluate({"f32[3]", "i64[2,1]", "f32[2]"}, "ScatterND.1(0, 1, 2) {reduction=\"mul\"}",
+                       {{1, 2, 3}, {1, 1}, {10, 20}}),
+              ElementsAre(1, 400, 3));
+}
+
+TEST(ReferenceTest, ImagesAreExtendedAndUnfolded) {
+  auto border = [](const char* mode) {
+    return Evaluate({"f32[3]"}, fmt::format("BorderPad.1(0) {{mode=\"{}\", pads=[4,2]}}", mode),
+                    {{1, 2, 3}});
+  };
+  EXPECT_THAT(border("edge"), ElementsAre(1, 1, 1, 1, 1, 2, 3, 3, 3));
+  EXPECT_THAT(border("wrap"), ElementsAre(3, 1, 2, 3, 1, 2, 3, 1, 2));
+  EXPECT_THAT(border("reflect"), ElementsAre(1, 2, 3, 2, 1, 2, 3, 2, 1));
+  const std::vector<double> x = {0, 1, 2, 3, 4, 5, 6, 7};  // 8 channels of one pixel
+  EXPECT_THAT(Evaluate({"f32[1,8,1,1]"}, "DepthToSpace.1(0) {block=[2,2], sizes=[2,2]}", {x}),
+              ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
+  EXPECT_THAT(Evaluate({"f32[1,8,1,1]"},
+                       "DepthToSpace.1(0) {block=[2,2], groups=2, sizes=[1,2], starts=[1,0]}", {x}),
+              ElementsAre(2, 3, 6, 7));
+  EXPECT_THAT(Evaluate({"f32[3]"}, "ResizeNearest.1(0) {den=[2], num=[1], offset=[-1], sizes=[7]}",
+                       {{1, 2, 3}}),
+              ElementsAre(1, 1, 1, 2, 2, 3, 3));
+  EXPECT_THAT(
+      Evaluate({"f32[3]", "const i64[2,2]", "const f32[2,2]"}, "Interpolate.1(0, 1, 2) {axes=[0]}",
+               {{1, 2, 4}, {0, 1, 1, 2}, {0.5, 0.5, 0.25, 0.75}}),
+      ElementsAre(1.5, 3.5));
+  EXPECT_THAT(
+      Evaluate({"f32[1,1,2,3]"}, "MaxPoolIndices.1(0) {kernel=[2,2]}", {{1, 9, 9, 2, 3, 4}}),
+      ElementsAre(1, 1));
+  EXPECT_THAT(Evaluate({"f32[1,1,2,3]"}, "MaxPoolIndices.1(0) {kernel=[2,2], storage_order=1}",
+                       {{1, 2, 9, 2, 3, 4}}),
+              ElementsAre(3, 4));
+}
+
 // The convolution reference against the definition, term by term.
 TEST(ReferenceTest, ConvolutionIsItsDefinition) {
   struct Case {
@@ -349,6 +397,76 @@ struct Sample {
   std::string op;
   size_t output = 0;
 };
+
+// Operators that move data, or read and write at indices.
+void IndexSamples(std::vector<Sample>& s) {
+  s.push_back({{"f32[3,4]", "i64[2,5]"}, "GatherElements.1(0, 1) {axis=1}"});
+  s.push_back({{"f32[3,4]", "i32[2,3]"}, "GatherElements.1(0, 1) {axis=0}"});
+  s.push_back({{"f32[3,4,2]", "i64[5,2]"}, "GatherND.1(0, 1)"});
+  s.push_back({{"f32[3,4,2]", "i64[3,5,1]"}, "GatherND.1(0, 1) {batch_dims=1}"});
+  for (const char* reduction : {"none", "add", "mul", "max", "min"}) {
+    s.push_back(
+        {{"f32[3,5]", "i64[2,4]", "f32[2,4]"},
+         fmt::format("ScatterElements.1(0, 1, 2) {{axis=1, reduction=\"{}\"}}", reduction)});
+    s.push_back({{"f32[3,4,2]", "i64[2,3,2]", "f32[2,3,2]"},
+                 fmt::format("ScatterND.1(0, 1, 2) {{reduction=\"{}\"}}", reduction)});
+    s.push_back({{"i32[4,2]", "i32[3,1]", "i32[3,2]"},
+                 fmt::format("ScatterND.1(0, 1, 2) {{reduction=\"{}\"}}", reduction)});
+  }
+  s.push_back({{"bool[4]", "const i64[2]", "bool[2]"}, "ScatterElements.1(0, 1, 2)"});
+  for (const char* mode : {"edge", "reflect", "wrap"}) {
+    s.push_back(
+        {{"f32[3,4]"}, fmt::format("BorderPad.1(0) {{mode=\"{}\", pads=[1,0,2,3]}}", mode)});
+    s.push_back(
+        {{"f32[2,1]"}, fmt::format("BorderPad.1(0) {{mode=\"{}\", pads=[5,1,0,2]}}", mode)});
+  }
+  s.push_back({{"f32[2,12,3,2]"}, "DepthToSpace.1(0) {block=[2,3], sizes=[6,6]}"});
+  s.push_back({{"f32[1,12,3,2]"}, "DepthToSpace.1(0) {block=[2,2], groups=3, sizes=[6,4]}"});
+  s.push_back(
+      {{"f32[1,16,3,3]"}, "DepthToSpace.1(0) {block=[2,2], groups=2, sizes=[4,3], starts=[1,2]}"});
+  s.push_back({{"f32[1,2,3,4]"},
+               "ResizeNearest.1(0) {den=[1,1,2,3], num=[1,1,1,4], offset=[0,0,0,-2], "
+               "sizes=[1,2,6,3]}"});
+  s.push_back(
+      {{"f32[1,2,3,4]", "const i64[6,2]", "const f32[6,2]", "const i64[8,2]", "const f32[8,2]"},
+       "Interpolate.1(0, 1, 2, 3, 4) {axes=[2,3]}"});
+  s.push_back(
+      {{"f32[7,2]", "const i64[3,4]", "const f32[3,4]"}, "Interpolate.1(0, 1, 2) {axes=[0]}"});
+  s.push_back(
+      {{"f32[2,2,5,6]"}, "MaxPoolIndices.1(0) {kernel=[3,2], strides=[2,1], pads=[1,1,1,0]}"});
+  s.push_back(
+      {{"i8[1,2,5,5]"}, "MaxPoolIndices.1(0) {kernel=[2,2], storage_order=1, pads=[1,1,0,0]}"});
+  s.push_back({{"f32[4,3,2]", "i64[3]"}, "ReverseSequence.1(0, 1)"});
+  s.push_back({{"f32[2,5]", "i32[2]"}, "ReverseSequence.1(0, 1) {batch_axis=0, time_axis=1}"});
+  s.push_back({{"f32[1,8,12]"},
+               "Col2Im.1(0) {image=[5,6], block=[2,2], strides=[1,2], dilations=[2,1], "
+               "pads=[1,0,0,1]}"});
+  s.push_back({{"f32[2,6,5]"},
+               "Col2Im.1(0) {image=[5], block=[3], strides=[1], dilations=[1], pads=[1,1]}"});
+  for (const char* mode : {"linear", "nearest", "cubic"}) {
+    for (const char* padding : {"zeros", "border", "reflection"}) {
+      for (int align : {0, 1}) {
+        const std::string attrs = fmt::format(
+            "{{mode=\"{}\", padding_mode=\"{}\", align_corners={}}}", mode, padding, align);
+        s.push_back({{"f32[1,2,4,3]", "f32[1,3,5,2]"}, "GridSample.1(0, 1) " + attrs});
+        if (std::string_view(mode) != "cubic")
+          s.push_back({{"f32[1,1,3,1,4]", "f32[1,2,2,2,3]"}, "GridSample.1(0, 1) " + attrs});
+      }
+    }
+  }
+  for (const char* mode : {"avg", "max"}) {
+    s.push_back(
+        {{"f32[2,2,6,5]", "f32[3,4]", "i64[3]"},
+         fmt::format("RoiAlign.1(0, 1, 2) {{mode=\"{}\", pooled=[2,3], grid=[2,2]}}", mode)});
+    s.push_back(
+        {{"f32[2,1,6,5]", "f32[2,4]", "i64[2]"},
+         fmt::format("RoiAlign.1(0, 1, 2) {{mode=\"{}\", pooled=[2,1], grid=[3,4], adaptive=1, "
+                     "half_pixel=0, spatial_scale=0.5}}",
+                     mode)});
+  }
+  s.push_back(
+      {{"f32[2,2,6,5]", "f32[3,5]"}, "MaxRoiPool.1(0, 1) {pooled=[2,3], spatial_scale=0.5}"});
+}
 
 // Every canonical operator at least once, with the corners that its expressions treat apart.
 std::vector<Sample> Samples() {
@@ -495,6 +613,7 @@ std::vector<Sample> Samples() {
   s.push_back(
       {{"f32[1,2,7,7]"}, "AveragePool.1(0) {kernel=[3,3], dilations=[2,2], pads=[2,2,2,2]}"});
   s.push_back({{"f32[1,2,3,3]"}, "AveragePool.1(0) {kernel=[3,3]}"});
+  IndexSamples(s);
   return s;
 }
 

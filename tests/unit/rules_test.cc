@@ -23,6 +23,10 @@ std::vector<Case> Cases() {
   return {{"conv_direct", ConvProgram({3, 24, 9, 10, 5, 2, 2})},
           {"conv_direct", ConvProgram({6, 28, 5, 7, 3, 1, 1})},
           {"conv_direct", ConvProgram({8, 20, 4, 6, 1, 1, 0})},
+          // Groups that vectors fit into, only shorter ones, and none.
+          {"conv_direct", ConvProgram({8, 32, 5, 7, 3, 1, 1, 2})},
+          {"conv_direct", ConvProgram({4, 48, 4, 5, 3, 2, 1, 2})},
+          {"conv_direct", ConvProgram({12, 12, 5, 6, 3, 1, 1, 3})},
           {"depthwise", DepthwiseProgram({0, 24, 7, 9, 3, 1, 1}, true)},
           {"depthwise", DepthwiseProgram({0, 10, 8, 8, 3, 2, 1}, false)},
           {"pool", MaxPoolProgram({0, 28, 6, 8, 2, 2, 0})},
