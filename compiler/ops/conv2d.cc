@@ -7,11 +7,11 @@ namespace {
 // Output channels that fill a vector of f32 on every processor we know.
 constexpr int64_t kFullGroup = 16;
 // Joining m groups multiplies the work by m.
-constexpr int64_t kMaxJoined = 8;
+constexpr int64_t kMaxJoinedGroups = 8;
 
 // How many neighbouring groups to join: as few as fill a vector.
 int64_t JoinedGroups(int64_t group, int64_t outputs) {
-  for (int64_t m = 1; m <= std::min(group, kMaxJoined); ++m) {
+  for (int64_t m = 1; m <= std::min(group, kMaxJoinedGroups); ++m) {
     if (group % m == 0 && m * outputs >= kFullGroup && m * outputs % (kFullGroup / 2) == 0)
       return m;
   }

@@ -14,16 +14,16 @@ namespace {
 
 constexpr int64_t kMaxTransposed = int64_t{1} << 40;  // extents: their sums stay in 64 bits
 
-struct Transposed {
+struct TransposedConv {
   WindowLists w;  // pads resolved
   Shape out;      // spatial extents of the result
   int64_t group = 1;
   int64_t Span(size_t d) const { return (w.kernel[d] - 1) * w.dilations[d] + 1; }
 };
 
-StatusOr<Transposed> TakeTransposed(ImportContext& c, const Shape& x, const Shape& w) {
+StatusOr<TransposedConv> TakeTransposed(ImportContext& c, const Shape& x, const Shape& w) {
   const size_t n = x.size() - 2;
-  Transposed t;
+  TransposedConv t;
   // SAME is about the output here: it is resolved below.
   WHET_ASSIGN_OR_RETURN(std::string auto_pad, c.TakeString("auto_pad", "NOTSET"));
   WHET_ASSIGN_OR_RETURN(
@@ -62,7 +62,7 @@ StatusOr<Transposed> TakeTransposed(ImportContext& c, const Shape& x, const Shap
 
 class TransposedWriter {
  public:
-  TransposedWriter(ImportContext& c, const Transposed& t) : c_(c), t_(t) {}
+  TransposedWriter(ImportContext& c, const TransposedConv& t) : c_(c), t_(t) {}
 
   // Two spatial axes.
   StatusOr<ValueId> Planar(ValueId x, ValueId w, ValueId bias) {
@@ -186,7 +186,7 @@ class TransposedWriter {
   }
 
   ImportContext& c_;
-  const Transposed& t_;
+  const TransposedConv& t_;
 };
 
 Status ImportConvTranspose(ImportContext& c) {
@@ -195,7 +195,7 @@ Status ImportConvTranspose(ImportContext& c) {
   if (x.size() < 3 || x.size() > 5 || w.size() != x.size())
     return Unimplemented("input {} and weights {}; ranks 3 to 5 are supported", ShapeText(x),
                          ShapeText(w));
-  WHET_ASSIGN_OR_RETURN(Transposed t, TakeTransposed(c, x, w));
+  WHET_ASSIGN_OR_RETURN(TransposedConv t, TakeTransposed(c, x, w));
   if (t.group < 1 || x[1] % t.group != 0 || w[0] != x[1])
     return InvalidArgument("{} groups, input {}, weights {}", t.group, ShapeText(x), ShapeText(w));
   const ValueId bias = c.Has(2) ? c.inputs[2] : graph::kNoValue;
