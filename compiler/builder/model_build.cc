@@ -31,12 +31,18 @@ StatusOr<codegen::ModelStats> BuildModelOf(const v1::ModelBuildRequest& request)
     if (s.task() >= spec.tasks.size())
       return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(),
                              spec.tasks.size());
-    codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label()};
+    codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label(), {}};
     for (uint32_t t : s.tensors()) {
       if (t >= spec.tensors.size())
         return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t,
                                spec.tensors.size());
       out.tensors.push_back(static_cast<int>(t));
+    }
+    for (uint32_t i : s.overwritable()) {
+      if (i >= out.tensors.size())
+        return InvalidArgument("step '{}' may overwrite tensor {} of {}", s.label(), i,
+                               out.tensors.size());
+      out.overwritable.push_back(static_cast<int>(i));
     }
     spec.steps.push_back(std::move(out));
   }

@@ -278,17 +278,51 @@ class Assembler {
     l.last = step;
   }
 
+  bool InArena(size_t t) const {
+    return d_.tensors[t].storage == WHET_ARENA && lifetimes_[t].first >= 0;
+  }
+
+  // Per tensor: the one whose bytes it takes, itself for most. A kernel's pointers do not alias for
+  // LLVM, which is right here in effect: every load of an element that is overwritten feeds the
+  // only store to it, so that no order of the two is possible but load before store.
+  std::vector<size_t> ShareBytes() {
+    std::vector<size_t> owner(d_.tensors.size());
+    std::iota(owner.begin(), owner.end(), size_t{0});
+    const std::vector<Lifetime> own = lifetimes_;
+    for (size_t s = 0; s < spec_.steps.size(); ++s) {
+      const ModelStep& step = spec_.steps[s];
+      if (step.overwritable.empty()) continue;
+      const auto out = static_cast<size_t>(step.tensors.back());
+      const int now = static_cast<int>(s);
+      if (!InArena(out) || own[out].first != now) continue;
+      for (int i : step.overwritable) {
+        const auto in = static_cast<size_t>(step.tensors[static_cast<size_t>(i)]);
+        if (!InArena(in) || own[in].last != now || own[in].first == now ||
+            own[in].bytes != own[out].bytes)
+          continue;
+        owner[out] = owner[in];
+        lifetimes_[owner[in]].last = own[out].last;
+        break;
+      }
+    }
+    return owner;
+  }
+
   void PlaceArena() {
+    const std::vector<size_t> owner = ShareBytes();
     std::vector<Lifetime> live;
     std::vector<size_t> ids;
     for (size_t t = 0; t < d_.tensors.size(); ++t) {
-      if (d_.tensors[t].storage != WHET_ARENA || lifetimes_[t].first < 0) continue;
+      if (!InArena(t) || owner[t] != t) continue;
       live.push_back(lifetimes_[t]);
       ids.push_back(t);
     }
     std::vector<int64_t> offsets;
     d_.arena_bytes = PlanMemory(live, &offsets);
     for (size_t i = 0; i < ids.size(); ++i) d_.tensors[ids[i]].offset = offsets[i];
+    for (size_t t = 0; t < d_.tensors.size(); ++t) {
+      if (owner[t] != t) d_.tensors[t].offset = d_.tensors[owner[t]].offset;
+    }
   }
 
   const ModelSpec& spec_;

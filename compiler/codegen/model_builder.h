@@ -34,6 +34,10 @@ struct ModelStep {
   int task = 0;
   std::vector<int> tensors;  // the workload's inputs, then its outputs
   std::string label;
+  // Positions in `tensors` of inputs that the kernel reads element by element, each before it
+  // writes the same element of its only output: where one is not read later, the two share their
+  // bytes.
+  std::vector<int> overwritable;
 };
 
 struct ModelSpec {

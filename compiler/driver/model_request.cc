@@ -28,6 +28,7 @@ class RequestWriter {
       for (const auto* values : {&group.inputs, &group.outputs}) {
         for (graph::ValueId v : *values) step->add_tensors(Tensor(v));
       }
+      for (int i : group.overwritable) step->add_overwritable(static_cast<uint32_t>(i));
     }
     return OkStatus();
   }

@@ -261,6 +261,45 @@ std::vector<ValueId> ResultsOf(const Graph& g, const std::vector<int>& nodes,
   return results;
 }
 
+// `a` and `b` have an element of equal size at each place of equally many bytes.
+bool SamePlaces(const graph::TensorType& a, const graph::TensorType& b) {
+  return a.shape == b.shape && graph::SameOrder(a, b) && SizeOf(a.dtype) == SizeOf(b.dtype);
+}
+
+// See Group. On the way from such an input to the result there are only element-wise operators on
+// values of the result's form: what an anchor, a reduction or a data movement reads is read again
+// for other elements.
+std::vector<int> Overwritable(const Graph& g, const Group& group,
+                              const std::vector<std::vector<int>>& users,
+                              const std::vector<ValueId>& storage) {
+  if (group.outputs.size() != 1) return {};
+  const graph::TensorType& result = g.type(group.outputs[0]);
+  std::set<int> pointwise;  // nodes, from the last to the first
+  for (size_t k = group.nodes.size(); k-- > 0;) {
+    const Node& n = g.nodes[group.nodes[k]];
+    if (n.op->kind > FusionKind::kBroadcast || n.outputs.size() != 1 ||
+        g.type(n.outputs[0]).shape != result.shape ||
+        !graph::SameOrder(g.type(n.outputs[0]), result))
+      continue;
+    const std::vector<int>& readers = users[n.outputs[0]];
+    if (n.outputs[0] == group.outputs[0] ||
+        std::all_of(readers.begin(), readers.end(), [&](int u) { return pointwise.count(u) > 0; }))
+      pointwise.insert(group.nodes[k]);
+  }
+  std::vector<int> positions;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    bool fits = true;
+    for (int n : group.nodes) {
+      for (ValueId v : g.nodes[n].inputs) {
+        if (v == kNoValue || storage[v] != group.inputs[i]) continue;
+        fits &= pointwise.count(n) > 0 && SamePlaces(g.type(v), result);
+      }
+    }
+    if (fits && !g.constant(group.inputs[i])) positions.push_back(static_cast<int>(i));
+  }
+  return positions;
+}
+
 std::vector<ValueId> Storage(const Graph& g) {
   std::vector<ValueId> storage(g.values.size());
   for (size_t i = 0; i < storage.size(); ++i) storage[i] = static_cast<ValueId>(i);
@@ -319,6 +358,7 @@ StatusOr<Partition> PartitionGraph(const Graph& g) {
     for (ValueId v : c.inputs) group.inputs.push_back(p.storage[v]);
     group.label = LabelOf(g, nodes);
     group.nodes = std::move(nodes);
+    group.overwritable = Overwritable(g, group, users, p.storage);
     const Fingerprint f = c.workload.fingerprint();
     auto [it, fresh] = tasks.emplace(f, static_cast<int>(p.tasks.size()));
     if (fresh) p.tasks.push_back({std::move(c.workload), f, 0, group.label});

@@ -24,8 +24,11 @@ struct Group {
   // In the workload's order; constants included; views already resolved.
   std::vector<graph::ValueId> inputs;
   std::vector<graph::ValueId> outputs;  // in the workload's order
-  std::vector<int> nodes;               // of the graph, in order
-  std::string label;                    // the model's own node names, joined by '+'
+  // Positions of inputs that are read element by element, each just before the result's element at
+  // the same place is written: the result may take the bytes of one of them that dies here.
+  std::vector<int> overwritable;
+  std::vector<int> nodes;  // of the graph, in order
+  std::string label;       // the model's own node names, joined by '+'
 };
 
 struct Partition {

@@ -190,6 +190,41 @@ TEST(PartitionTest, MemoryHoldsTheNarrowFormOfAQuantizedResult) {
                           "ConvInteger+Requantize+DequantizeLinear+DequantizeLinear+Add"));
 }
 
+TEST(PartitionTest, AGateGoesIntoThePointwiseConvolutionThatReadsIt) {
+  auto groups = [](const char* reader) {
+    return Groups(Parse(fmt::format(
+        "  input x: f32[1,2,4,4]\n  input g: f32[1,2,1,1]\n  const w: f32[2,2,1,1] = "
+        "[1.0,2.0,3.0,4.0]\n  const k: f32[2,1,2,2] = [1.0,2.0,3.0,4.0,1.0,2.0,3.0,4.0]\n  m: "
+        "f32[1,2,4,4] = Mul(x, g)\n{}  output \"y\" = y\n",
+        reader)));
+  };
+  EXPECT_THAT(groups("  y: f32[1,2,4,4] = Conv(m, w) {}\n"), ElementsAre("Mul+Conv"));
+  // Where elements are read for many positions, or by two readers, the product is a kernel.
+  EXPECT_THAT(groups("  y: f32[1,2,4,4] = Conv(m, k) {group=2, pads=[0,0,1,1]}\n"),
+              ElementsAre("Mul", "Conv"));
+  EXPECT_THAT(groups("  c: f32[1,2,4,4] = Conv(m, w) {}\n  y: f32[1,2,4,4] = Add(c, m)\n"),
+              ElementsAre("Mul", "Conv+Add"));
+}
+
+TEST(PartitionTest, OnlyWhatIsReadElementByElementMayBeOverwritten) {
+  const Partition p = Cut(Parse(
+      "  input x: f32[1,2,4,4]\n  input r: f32[1,2,4,4]\n  input s: f32[1,2,1,1]\n  const w: "
+      "f32[2,2,1,1] = [1.0,2.0,3.0,4.0]\n  c: f32[1,2,4,4] = Conv(x, w) {}\n  e: f32[1,2,4,4] = "
+      "Exp(r)\n  a: f32[1,2,4,4] = Add(c, e)\n  m: f32[1,2,4,4] = Mul(a, s)\n  y: f32[1,2,4,4] = "
+      "Sub(m, x)\n  z: f32[1,2,4,4] = Mul(r, r)\n  q: f32[1,2,4,4] = Softmax(z) {axis=3}\n  t: "
+      "f32[1,2,4,4] = Add(q, x)\n  output \"y\" = y\n  output \"t\" = t\n"));
+  ASSERT_EQ(p.groups.size(), 2u);
+  // Of x (convolved, and subtracted), w, r (element by element), s (repeated).
+  const Group& conv = p.groups[0];
+  ASSERT_EQ(conv.overwritable.size(), 1u);
+  EXPECT_EQ(p.tasks[conv.task].workload.inputs.size(), 4u);
+  EXPECT_EQ(conv.inputs[conv.overwritable[0]], 1) << "r is the graph's second value";
+  // Of r (reduced) and x.
+  const Group& softmax = p.groups[1];
+  ASSERT_EQ(softmax.overwritable.size(), 1u);
+  EXPECT_EQ(softmax.inputs[softmax.overwritable[0]], 0);
+}
+
 TEST(PartitionTest, DearScalarsAreNotRecomputed) {
   // A gate: sigmoid of one value per channel, multiplied into the image.
   EXPECT_THAT(Groups(Parse("  input x: f32[1,2,4,4]\n  input g: f32[1,2,1,1]\n  s: f32[1,2,1,1] = "
