@@ -24,9 +24,10 @@ constexpr Pass kPasses[] = {
     // Needs constant weights, which may have been transposed; leaves constant biases.
     {"fold-zero-points", FoldZeroPoints},
     {"merge-casts", MergeCasts},
-    // Transposes and reshapes get out of the way first: patterns and folding look at neighbours.
+    // Data movement gets out of the way first: patterns and folding look at neighbours.
     {"sink-transposes", SinkTransposes},
     {"sink-reshapes", SinkReshapes},
+    {"sink-depth-to-space", SinkDepthToSpace},
     {"remove-identities", RemoveIdentities},
     {"fold-constants", FoldConstants},
     // Before scales and shifts are folded, which would take the constants of these apart.

@@ -52,6 +52,7 @@ StatusOr<bool> RecognizeActivations(Graph& g);
 StatusOr<bool> RecognizeReductions(Graph& g);
 StatusOr<bool> SinkTransposes(Graph& g);
 StatusOr<bool> SinkReshapes(Graph& g);
+StatusOr<bool> SinkDepthToSpace(Graph& g);
 StatusOr<bool> FoldScaleShift(Graph& g);
 StatusOr<bool> ConcatToPad(Graph& g);
 StatusOr<bool> FoldPad(Graph& g);

@@ -285,6 +285,36 @@ TEST(PassTest, RecognizesReductions) {
       "AveragePool Reshape");
 }
 
+TEST(PassTest, RecognizesNormalizationsWithTheirParameters) {
+  const std::string statistics =
+      "  const g: f32[3] = [1.0,2.0,3.0]\n  const b: f32[3] = [0.5,-1.0,0.25]\n  const eps: f32[] "
+      "= "
+      "[1e-05]\n";
+  const std::string layer =
+      statistics +
+      "  m: f32[2,1] = ReduceMean(x) {axes=[1]}\n  d: f32[2,3] = Sub(x, m)\n  q: f32[2,3] = Pow(d, "
+      "two)\n  v: f32[2,1] = ReduceMean(q) {axes=[1]}\n  e: f32[2,1] = Add(v, eps)\n  r: f32[2,1] "
+      "= "
+      "Sqrt(e)\n";
+  auto ops = [](const std::string& body) {
+    return OpsAfter(Chain("f32[2,3]", body), {"recognize-reductions"});
+  };
+  EXPECT_EQ(ops(layer + "  y: f32[2,3] = Div(d, r)\n"), "LayerNormalization");
+  EXPECT_EQ(ops(layer + "  n: f32[2,3] = Div(d, r)\n  s: f32[2,3] = Mul(n, g)\n  y: f32[2,3] = "
+                        "Add(s, b)\n"),
+            "LayerNormalization");
+  EXPECT_EQ(ops(layer + "  n: f32[2,3] = Div(d, r)\n  y: f32[2,3] = Add(n, b)\n"),
+            "LayerNormalization");
+  EXPECT_EQ(ops(layer + "  i: f32[2,1] = Reciprocal(r)\n  y: f32[2,3] = Mul(i, d)\n"),
+            "LayerNormalization");
+  EXPECT_EQ(
+      ops(statistics +
+          "  q: f32[2,3] = Mul(x, x)\n  v: f32[2,1] = ReduceMean(q) {axes=[1]}\n  e: f32[2,1] "
+          "= Add(v, eps)\n  r: f32[2,1] = Sqrt(e)\n  n: f32[2,3] = Div(x, r)\n  y: f32[2,3] = "
+          "Mul(g, n)\n"),
+      "RMSNormalization");
+}
+
 TEST(PassTest, CastsThatLoseNothingMerge) {
   auto casts = [](const char* from, const char* between, const char* to) {
     const std::string text = fmt::format(

@@ -1,0 +1,78 @@
+// Moves DepthToSpace, which a transposed convolution ends with, behind element-wise operators, so
+// that these join the convolution in front of it and its batch normalization folds:
+//   f(D(x)) = D(f(x))          f(D(x), c) = D(f(x, c'))        c a constant per channel
+// where c' repeats c for the channels that D spreads over a block. Only what has no other reader.
+#include "compiler/graph/passes.h"
+#include "compiler/graph/pattern.h"
+
+namespace whet::graph {
+namespace {
+
+struct Blocks {
+  ValueId x = kNoValue;
+  Attrs attrs;
+  int64_t channels = 0, area = 0, per = 0;
+};
+
+std::optional<Blocks> BlocksOf(const PatternRewriter& r, ValueId v) {
+  const Node* n = r.Producer(v, "DepthToSpace");
+  if (n == nullptr || !r.Alone(v)) return std::nullopt;
+  const std::vector<int64_t>& block = n->attrs.Ints("block");
+  Blocks b{n->inputs[0], n->attrs, r.type(v).shape[1], block[0] * block[1], 0};
+  b.per = b.channels / n->attrs.Int("groups");
+  return b;
+}
+
+// The constant for the channels of D's operand; kNoValue when it is no constant per channel. A
+// `vector` has one dimension, that of the channels.
+ValueId Repeated(PatternRewriter& r, ValueId c, const Blocks& b, bool vector) {
+  const TensorType t = r.type(c);
+  if (!r.constant(c)) return kNoValue;
+  if (t.num_elements() == 1 && !vector) return t.rank() <= 4 ? c : kNoValue;
+  const size_t axis = vector ? 0 : t.shape.size() - 3;
+  if (!vector && (t.rank() < 3 || t.rank() > 4)) return kNoValue;
+  for (size_t d = 0; d < t.shape.size(); ++d) {
+    if (t.shape[d] != (d == axis ? b.channels : 1)) return kNoValue;
+  }
+  const std::vector<double> from = r.constant(c)->Doubles();
+  std::vector<double> to(from.size() * static_cast<size_t>(b.area));
+  for (int64_t k = 0; k < b.channels; ++k) {
+    for (int64_t phase = 0; phase < b.area; ++phase)
+      to[static_cast<size_t>((k / b.per * b.area + phase) * b.per + k % b.per)] =
+          from[static_cast<size_t>(k)];
+  }
+  std::vector<int64_t> shape = t.shape;
+  shape[axis] *= b.area;
+  return r.Constant(r.graph().values[c].name + "_blocks", t.dtype, std::move(shape), to);
+}
+
+StatusOr<bool> SinkBlocks(PatternRewriter& r, Node& n) {
+  const bool norm = n.op->name == "BatchNormalization";
+  const bool unary = n.op->kind == FusionKind::kElementwise && n.inputs.size() == 1;
+  const bool broadcast = n.op->kind == FusionKind::kBroadcast && n.op->attrs.empty();
+  if ((!norm && !unary && !broadcast) || n.outputs.size() != 1) return false;
+  std::optional<Blocks> b;
+  size_t at = 0;
+  for (size_t i = 0; i < n.inputs.size() && !b; ++i) {
+    b = BlocksOf(r, n.inputs[i]);
+    at = i;
+  }
+  if (!b || r.type(n.inputs[at]).shape != r.type(n.outputs[0]).shape || (norm && at != 0))
+    return false;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    const ValueId v = n.inputs[i];
+    inputs.push_back(i == at ? b->x : v == kNoValue ? kNoValue : Repeated(r, v, *b, norm));
+    if (inputs.back() == kNoValue) return false;
+  }
+  const Attrs attrs = n.attrs;
+  WHET_ASSIGN_OR_RETURN(const ValueId y, r.Emit(n.op->name, std::move(inputs), attrs, n.label));
+  WHET_RETURN_IF_ERROR(r.Become(n, "DepthToSpace", {y}, b->attrs));
+  return true;
+}
+
+}  // namespace
+
+StatusOr<bool> SinkDepthToSpace(Graph& g) { return PatternRewriter(g).Run(SinkBlocks); }
+
+}  // namespace whet::graph
