@@ -33,6 +33,18 @@ ValueId Emitter::Reduce(std::string_view op, ValueId v, std::vector<int64_t> axe
   return (*this)(op, {v}, {{"axes", std::move(axes)}, {"keepdims", int64_t{keepdims}}});
 }
 
+ValueId Emitter::ReduceAll(std::string_view op, ValueId v) {
+  const int64_t n = Product(shape(v));
+  int64_t rows = 1;
+  for (int64_t d = 2; n >= kLongSum && d * d <= n; ++d) {
+    if (n % d == 0) rows = d;
+  }
+  if (rows > 1) v = Reduce(op, Reshape(v, {rows, n / rows}), {0}, false);
+  std::vector<int64_t> axes;
+  for (size_t d = 0; d < shape(v).size(); ++d) axes.push_back(static_cast<int64_t>(d));
+  return axes.empty() ? v : Reduce(op, v, axes, false);
+}
+
 ValueId Emitter::Scalar(DType t, double v) { return Tensor(t, {}, {v}); }
 
 ValueId Emitter::Tensor(DType t, Shape shape, const std::vector<double>& values) {

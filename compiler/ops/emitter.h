@@ -11,6 +11,9 @@ namespace whet::ops {
 
 class Emitter {
  public:
+  // From here on a sum of everything takes two steps.
+  static constexpr int64_t kLongSum = 2048;
+
   explicit Emitter(ImportContext& c) : c_(c) {}
 
   ValueId operator()(std::string_view op, std::vector<ValueId> in, Attrs attrs = {});
@@ -19,6 +22,9 @@ class Emitter {
   ValueId Transpose(ValueId v, std::vector<int64_t> perm);
   // ReduceSum, ReduceMean, ... over the axes.
   ValueId Reduce(std::string_view op, ValueId v, std::vector<int64_t> axes, bool keepdims);
+  // ReduceSum or ReduceMean over everything, to a scalar. Long ones in two steps of about the
+  // square root of the length: the first is many sums side by side, and rounding errors stay small.
+  ValueId ReduceAll(std::string_view op, ValueId v);
   ValueId Scalar(DType t, double v);
   ValueId Tensor(DType t, Shape shape, const std::vector<double>& values);
   // 0, 1, ..., extent-1 along dimension `axis` of `rank`, all other extents 1.

@@ -216,8 +216,16 @@ Status ImportReduce(ImportContext& c, const ReduceSpec& spec) {
   const bool half = !ordered && (t == DType::kF16 || t == DType::kBF16);
   const bool integer_mean = spec.mean && !IsFloat(t);
   const DType inner = half ? DType::kF32 : ordered && t == DType::kBool ? DType::kU8 : t;
-  ValueId v = e.Reduce(integer_mean ? "ReduceSum" : spec.name, e.Cast(c.inputs[0], inner), how.axes,
-                       how.keepdims);
+  const std::string op = integer_mean ? "ReduceSum" : spec.name;
+  ValueId v = e.Cast(c.inputs[0], inner);
+  const bool everything = how.axes.size() == c.type(0).shape.size();
+  if (everything && spec.reducer == te::Reducer::kSum &&
+      c.type(0).num_elements() >= Emitter::kLongSum) {
+    v = e.ReduceAll(op, v);
+    if (how.keepdims) v = e.Reshape(v, Shape(how.axes.size(), 1));
+  } else {
+    v = e.Reduce(op, v, how.axes, how.keepdims);
+  }
   if (integer_mean) {
     double count = 1;
     for (int64_t a : how.axes) count *= static_cast<double>(c.type(0).shape[a]);

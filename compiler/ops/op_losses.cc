@@ -53,11 +53,9 @@ StatusOr<ValueId> EmitLoss(ImportContext& c, Emitter& e, const LossInputs& in) {
     weights = select(e.Scalar(t, 1));
   }
   if (reduction == "none") return loss;
-  std::vector<int64_t> all;
-  for (int64_t d = 0; d + 1 < rank; ++d) all.push_back(d);
-  const ValueId sum = e.Reduce("ReduceSum", loss, all, false);
+  const ValueId sum = e.ReduceAll("ReduceSum", loss);
   if (reduction == "sum") return sum;
-  return e("Div", {sum, e.Reduce("ReduceSum", weights, all, false)});
+  return e("Div", {sum, e.ReduceAll("ReduceSum", weights)});
 }
 
 Status ImportLikelihood(ImportContext& c) {

@@ -44,9 +44,7 @@ void Visit(const GraphProto& g, Mentioned& m);
 void Visit(const NodeProto& n, Mentioned& m) {
   m.ops.insert(n.op_type());
   m.training |= n.domain() == "ai.onnx.preview.training";
-  // Dropout and BatchNormalization compute something else while a network is being trained.
   for (const auto& a : n.attribute()) {
-    m.training |= a.name() == "training_mode" && a.i() != 0;
     if (a.has_t()) m.element_types.insert(a.t().data_type());
     if (a.has_g()) Visit(a.g(), m);
     if (n.op_type() == "Cast" && a.name() == "to") m.element_types.insert(static_cast<int>(a.i()));

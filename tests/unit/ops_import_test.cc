@@ -95,6 +95,21 @@ TEST(ReduceTest, FormsOfOperatorSet18) {
   EXPECT_THAT(reduce("ReduceSum", DType::kF16, {0, 1}, false, {2048, 1, 1, 0}), ElementsAre(2050));
 }
 
+// Two steps where it is long, the same result; one where its length has no divisors.
+TEST(ReduceTest, LongSumsOfEverything) {
+  for (int64_t n : {2048, 2053, 3000}) {
+    for (const char* op : {"ReduceSum", "ReduceMean"}) {
+      TestModel m(11);
+      m.Input("x", {n});
+      m.Node(op, {"x"}, {"y"}).Int("keepdims", 1);
+      m.Output("y");
+      const double sum = static_cast<double>(n) * static_cast<double>(n - 1) / 2;
+      EXPECT_THAT(Outputs(m, {Counting(n)})[0],
+                  Near({op[6] == 'S' ? sum : sum / static_cast<double>(n)}));
+    }
+  }
+}
+
 TEST(NormTest, LayerNormalizationHasThreeOutputs) {
   TestModel m(17);
   const Values two = {2, 2, 2, 2}, one = {1, 1, 1, 1};
