@@ -3,6 +3,49 @@
 #include "compiler/task/workload_program.h"
 
 namespace whet::builder {
+namespace {
+
+// Of the model itself or, with `first`, of a variant of it. Either message has tensors and steps.
+template <typename Graph>
+Status ReadGraph(const Graph& g, size_t tasks, const codegen::ModelGraph* first,
+                 codegen::ModelGraph& graph) {
+  for (const v1::ModelTensor& t : g.tensors()) {
+    codegen::ModelTensor out;
+    out.kind = static_cast<codegen::TensorKind>(t.kind());
+    out.dtype = static_cast<DType>(t.dtype());
+    out.shape.assign(t.shape().begin(), t.shape().end());
+    out.bytes = t.bytes_size();
+    out.name = t.name();
+    out.data = t.data();
+    if (t.same_as() > 0) {
+      if (first == nullptr || t.same_as() > first->tensors.size())
+        return InvalidArgument("a constant is that of tensor {}", t.same_as());
+      out.same_as = static_cast<int>(t.same_as()) - 1;
+    }
+    graph.tensors.push_back(std::move(out));
+  }
+  for (const v1::ModelStep& s : g.steps()) {
+    if (s.task() >= tasks)
+      return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(), tasks);
+    codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label(), {}};
+    for (uint32_t t : s.tensors()) {
+      if (t >= graph.tensors.size())
+        return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t,
+                               graph.tensors.size());
+      out.tensors.push_back(static_cast<int>(t));
+    }
+    for (uint32_t i : s.overwritable()) {
+      if (i >= out.tensors.size())
+        return InvalidArgument("step '{}' may overwrite tensor {} of {}", s.label(), i,
+                               out.tensors.size());
+      out.overwritable.push_back(static_cast<int>(i));
+    }
+    graph.steps.push_back(std::move(out));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 StatusOr<codegen::ModelStats> BuildModelOf(const v1::ModelBuildRequest& request) {
   codegen::ModelSpec spec;
@@ -17,35 +60,9 @@ StatusOr<codegen::ModelStats> BuildModelOf(const v1::ModelBuildRequest& request)
     }
     spec.tasks.push_back(std::move(out));
   }
-  for (const v1::ModelTensor& t : request.tensors()) {
-    codegen::ModelTensor out;
-    out.kind = static_cast<codegen::TensorKind>(t.kind());
-    out.dtype = static_cast<DType>(t.dtype());
-    out.shape.assign(t.shape().begin(), t.shape().end());
-    out.bytes = t.bytes_size();
-    out.name = t.name();
-    out.data = t.data();
-    spec.tensors.push_back(std::move(out));
-  }
-  for (const v1::ModelStep& s : request.steps()) {
-    if (s.task() >= spec.tasks.size())
-      return InvalidArgument("step '{}' names task {} of {}", s.label(), s.task(),
-                             spec.tasks.size());
-    codegen::ModelStep out{static_cast<int>(s.task()), {}, s.label(), {}};
-    for (uint32_t t : s.tensors()) {
-      if (t >= spec.tensors.size())
-        return InvalidArgument("step '{}' names tensor {} of {}", s.label(), t,
-                               spec.tensors.size());
-      out.tensors.push_back(static_cast<int>(t));
-    }
-    for (uint32_t i : s.overwritable()) {
-      if (i >= out.tensors.size())
-        return InvalidArgument("step '{}' may overwrite tensor {} of {}", s.label(), i,
-                               out.tensors.size());
-      out.overwritable.push_back(static_cast<int>(i));
-    }
-    spec.steps.push_back(std::move(out));
-  }
+  WHET_RETURN_IF_ERROR(ReadGraph(request, spec.tasks.size(), nullptr, spec));
+  for (const v1::ModelGraph& g : request.variants())
+    WHET_RETURN_IF_ERROR(ReadGraph(g, spec.tasks.size(), &spec, spec.variants.emplace_back()));
   return codegen::BuildModel(spec, request.out_path());
 }
 

@@ -81,6 +81,7 @@ struct ModelDesc {
   int64_t packed_bytes = 0;
   std::string constants_symbol;  // "" when there are none
   int64_t constants_bytes = 0;
+  std::vector<ModelDesc> variants;  // the same network for other input shapes; one level
 };
 // `prefix` starts every symbol and must be unique in a library. Errors: FailedPrecondition when a
 // register buffer is not indexed by constants or is accessed in different vector shapes (the

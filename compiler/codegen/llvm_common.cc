@@ -168,7 +168,19 @@ class ModelEmitter {
         ptr_(llvm::PointerType::get(m.getContext(), 0)) {}
 
   void Run(const Target& target) {
-    std::vector<llvm::Constant*> tensors, kernels;
+    llvm::Constant* global = Global(Model());
+    auto* type = llvm::FunctionType::get(ptr_, {}, false);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage,
+                                     "whet_model_" + d_.name + "_v1", m_);
+    SetFunctionTarget(*f, target);
+    auto* block = llvm::BasicBlock::Create(m_.getContext(), "", f);
+    llvm::ReturnInst::Create(m_.getContext(), global, block);
+  }
+
+ private:
+  llvm::Constant* Model() {
+    std::vector<llvm::Constant*> tensors, kernels, variants;
+    for (const ModelDesc& v : d_.variants) variants.push_back(Global(ModelEmitter(m_, v).Model()));
     for (const TensorDesc& t : d_.tensors) {
       std::vector<llvm::Constant*> dims;
       for (int64_t v : t.shape) dims.push_back(I64(v));
@@ -204,17 +216,11 @@ class ModelEmitter {
                                     ConstantsPointer(),
                                     I64(d_.constants_bytes),
                                     I32(0),
-                                    I32(0)});
-    llvm::Constant* global = Global(model);
-    auto* type = llvm::FunctionType::get(ptr_, {}, false);
-    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage,
-                                     "whet_model_" + d_.name + "_v1", m_);
-    SetFunctionTarget(*f, target);
-    auto* block = llvm::BasicBlock::Create(m_.getContext(), "", f);
-    llvm::ReturnInst::Create(m_.getContext(), global, block);
+                                    I32(static_cast<int64_t>(variants.size())),
+                                    Table(variants)});
+    return model;
   }
 
- private:
   llvm::Constant* I32(int64_t v) { return llvm::ConstantInt::get(i32_, v); }
   llvm::Constant* I64(int64_t v) { return llvm::ConstantInt::get(i64_, v); }
   llvm::Constant* Null() { return llvm::ConstantPointerNull::get(ptr_); }
@@ -261,6 +267,7 @@ class ModelEmitter {
   }
   llvm::Constant* ConstantsPointer() {
     if (d_.constants_symbol.empty()) return Null();
+    if (auto* g = m_.getNamedGlobal(d_.constants_symbol)) return g;  // variants share it
     auto* g =
         new llvm::GlobalVariable(m_, llvm::Type::getInt8Ty(m_.getContext()), true,
                                  llvm::GlobalValue::ExternalLinkage, nullptr, d_.constants_symbol);

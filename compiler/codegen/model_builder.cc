@@ -183,17 +183,19 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target&
   return b;
 }
 
+// The descriptor of one graph. Constants go into a section that all graphs share.
 class Assembler {
  public:
-  Assembler(const ModelSpec& spec, const std::vector<BuiltTask>& tasks)
-      : spec_(spec), tasks_(tasks) {}
+  Assembler(const ModelSpec& spec, const ModelGraph& graph, const std::vector<BuiltTask>& tasks,
+            ConstantSection& constants)
+      : spec_(spec), graph_(graph), tasks_(tasks), constants_(constants) {}
 
   Status Run(Prepacker& prepacker) {
     d_.name = spec_.name;
     d_.target = spec_.target.ToString();
     d_.features = Join(spec_.target.features);
     d_.metadata = spec_.metadata;
-    for (const ModelTensor& t : spec_.tensors) {
+    for (const ModelTensor& t : graph_.tensors) {
       const int storage = t.kind == TensorKind::kInput      ? WHET_INPUT
                           : t.kind == TensorKind::kOutput   ? WHET_OUTPUT
                           : t.kind == TensorKind::kConstant ? WHET_CONSTANT
@@ -208,20 +210,17 @@ class Assembler {
                             static_cast<int>(t.code.main.params.size()), ""});
     }
     for (size_t t = 0; t < tasks_.size(); ++t) d_.kernels[t].workload = spec_.tasks[t].workload;
-    for (size_t s = 0; s < spec_.steps.size(); ++s)
+    for (size_t s = 0; s < graph_.steps.size(); ++s)
       WHET_RETURN_IF_ERROR(AddStep(static_cast<int>(s), prepacker));
     PlaceArena();
-    d_.constants_bytes = static_cast<int64_t>(constants_.bytes().size());
-    if (d_.constants_bytes) d_.constants_symbol = "whet_constants";
     return OkStatus();
   }
 
-  const ModelDesc& desc() const { return d_; }
-  const std::string& constants() const { return constants_.bytes(); }
+  ModelDesc TakeDesc() { return std::move(d_); }
 
  private:
   Status AddStep(int index, Prepacker& prepacker) {
-    const ModelStep& step = spec_.steps[index];
+    const ModelStep& step = graph_.steps[index];
     const BuiltTask& task = tasks_[step.task];
     const loop::Program& initial = spec_.tasks[step.task].initial;
     if (initial.params.size() != step.tensors.size()) {
@@ -232,12 +231,12 @@ class Assembler {
     std::map<std::string, const std::string*> constants;
     for (size_t i = 0; i < initial.params.size(); ++i) {
       const expr::Buffer& b = initial.params[i].buffer;
-      const ModelTensor& t = spec_.tensors[step.tensors[i]];
+      const ModelTensor& t = graph_.tensors[step.tensors[i]];
       if (Bytes(b) != t.bytes)
         return Internal("step '{}': tensor {} has {} bytes, its workload {}", step.label, i,
                         t.bytes, Bytes(b));
       tensor_of[b->name] = step.tensors[i];
-      if (t.kind == TensorKind::kConstant) constants[b->name] = &t.data;
+      if (t.kind == TensorKind::kConstant) constants[b->name] = &DataOf(t);
     }
     std::map<std::string, std::string> packed;
     if (!task.code.prepack.phases.empty()) {
@@ -248,8 +247,8 @@ class Assembler {
       const std::string& name = p.buffer->name;
       if (auto it = tensor_of.find(name); it != tensor_of.end()) {
         const int t = it->second;
-        if (spec_.tensors[t].kind == TensorKind::kConstant && !placed_[t]) {
-          d_.tensors[t].offset = constants_.Add(spec_.tensors[t].data);
+        if (graph_.tensors[t].kind == TensorKind::kConstant && !placed_[t]) {
+          d_.tensors[t].offset = constants_.Add(DataOf(graph_.tensors[t]));
           placed_[t] = true;
         }
         Touch(t, index);
@@ -272,6 +271,10 @@ class Assembler {
     return OkStatus();
   }
 
+  const std::string& DataOf(const ModelTensor& t) const {
+    return t.same_as < 0 ? t.data : spec_.tensors[t.same_as].data;
+  }
+
   void Touch(int tensor, int step) {
     Lifetime& l = lifetimes_[tensor];
     if (l.first < 0) l.first = step;
@@ -289,8 +292,8 @@ class Assembler {
     std::vector<size_t> owner(d_.tensors.size());
     std::iota(owner.begin(), owner.end(), size_t{0});
     const std::vector<Lifetime> own = lifetimes_;
-    for (size_t s = 0; s < spec_.steps.size(); ++s) {
-      const ModelStep& step = spec_.steps[s];
+    for (size_t s = 0; s < graph_.steps.size(); ++s) {
+      const ModelStep& step = graph_.steps[s];
       if (step.overwritable.empty()) continue;
       const auto out = static_cast<size_t>(step.tensors.back());
       const int now = static_cast<int>(s);
@@ -326,12 +329,32 @@ class Assembler {
   }
 
   const ModelSpec& spec_;
+  const ModelGraph& graph_;
   const std::vector<BuiltTask>& tasks_;
   ModelDesc d_;
-  ConstantSection constants_;
+  ConstantSection& constants_;
   std::map<int, bool> placed_;
   std::vector<Lifetime> lifetimes_;
 };
+
+// The descriptors of all graphs, the others as variants of the first.
+StatusOr<ModelDesc> Assemble(const ModelSpec& spec, const std::vector<BuiltTask>& tasks,
+                             Prepacker& prepacker, ConstantSection& constants) {
+  std::vector<ModelDesc> all;
+  for (size_t i = 0; i <= spec.variants.size(); ++i) {
+    Assembler assembler(spec, i == 0 ? spec : spec.variants[i - 1], tasks, constants);
+    WHET_RETURN_IF_ERROR(assembler.Run(prepacker));
+    all.push_back(assembler.TakeDesc());
+  }
+  for (ModelDesc& d : all) {
+    d.constants_bytes = static_cast<int64_t>(constants.bytes().size());
+    if (d.constants_bytes) d.constants_symbol = "whet_constants";
+  }
+  ModelDesc first = std::move(all[0]);
+  first.variants.assign(std::make_move_iterator(all.begin() + 1),
+                        std::make_move_iterator(all.end()));
+  return first;
+}
 
 }  // namespace
 
@@ -383,16 +406,18 @@ StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_pa
     tasks.push_back(std::move(*built));
   }
   Prepacker prepacker(tasks, objects, spec.target, dir.path);
-  Assembler assembler(spec, tasks);
-  WHET_RETURN_IF_ERROR(assembler.Run(prepacker));
-  stats.constant_bytes = assembler.desc().constants_bytes;
-  stats.arena_bytes = assembler.desc().arena_bytes;
+  ConstantSection constants;
+  WHET_ASSIGN_OR_RETURN(const ModelDesc desc, Assemble(spec, tasks, prepacker, constants));
+  stats.constant_bytes = desc.constants_bytes;
+  stats.arena_bytes = desc.arena_bytes;
+  for (const ModelDesc& v : desc.variants)
+    stats.arena_bytes = std::max(stats.arena_bytes, v.arena_bytes);
   if (stats.constant_bytes) {
     objects.push_back(dir.path + "/constants.o");
-    WHET_RETURN_IF_ERROR(WriteFile(
-        objects.back(), DataObject("whet_constants", assembler.constants(), spec.target)));
+    WHET_RETURN_IF_ERROR(
+        WriteFile(objects.back(), DataObject("whet_constants", constants.bytes(), spec.target)));
   }
-  WHET_ASSIGN_OR_RETURN(std::string descriptor, GenerateModel(assembler.desc(), spec.target));
+  WHET_ASSIGN_OR_RETURN(std::string descriptor, GenerateModel(desc, spec.target));
   objects.push_back(dir.path + "/model.o");
   WHET_RETURN_IF_ERROR(WriteFile(objects.back(), descriptor));
   // Beside the target, so that the rename is atomic; a killed build leaves the old artifact.

@@ -28,6 +28,9 @@ struct ModelTensor {
   int64_t bytes = 0;
   std::string name;  // inputs and outputs
   std::string data;  // constants: `bytes` bytes in the order the kernels read
+  // Of a variant's constant: the tensor of the model itself that has the same bytes, instead of
+  // data.
+  int same_as = -1;
 };
 
 struct ModelStep {
@@ -40,19 +43,24 @@ struct ModelStep {
   std::vector<int> overwritable;
 };
 
-struct ModelSpec {
+// The model for one set of input shapes.
+struct ModelGraph {
+  std::vector<ModelTensor> tensors;  // inputs first, then outputs, in the model's order
+  std::vector<ModelStep> steps;      // in execution order
+};
+
+struct ModelSpec : ModelGraph {
   std::string name;  // letters, digits, '_'
   std::string metadata;
   Target target;
-  std::vector<ModelTask> tasks;
-  std::vector<ModelTensor> tensors;  // inputs first, then outputs, in the model's order
-  std::vector<ModelStep> steps;      // in execution order
+  std::vector<ModelTask> tasks;      // of all graphs
+  std::vector<ModelGraph> variants;  // the same network for other input shapes
 };
 
 struct ModelStats {
   int64_t code_bytes = 0;
   int64_t constant_bytes = 0;
-  int64_t arena_bytes = 0;
+  int64_t arena_bytes = 0;  // the largest of the graphs'
 };
 
 // Writes `out_path` (via a temporary beside it). Errors: a trace that does not replay (names the

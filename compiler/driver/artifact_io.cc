@@ -125,6 +125,36 @@ void FillRandom(uint64_t seed, uint64_t tensor, const whet_tensor& t, void* out)
   }
 }
 
+constexpr size_t kMaxShapeSets = 64;
+
+Status ParseShape(const std::string& text, std::vector<ShapeSet>* sets,
+                  std::set<std::string>* named) {
+  const size_t eq = text.rfind('=');
+  if (eq == std::string::npos || eq == 0)
+    return InvalidArgument(
+        "--shape '{}' is not NAME=D,D,...; write for example --shape x=1,3,224,224", text);
+  std::vector<int64_t> dims;
+  for (std::string_view rest = std::string_view(text).substr(eq + 1); !rest.empty();) {
+    const size_t comma = std::min(rest.find_first_of(",x"), rest.size());
+    int64_t d = 0;
+    const auto [end, failed] = std::from_chars(rest.data(), rest.data() + comma, d);
+    if (failed != std::errc() || end != rest.data() + comma || d < 1)
+      return InvalidArgument("--shape '{}': '{}' is not a dimension (a number from 1)", text,
+                             rest.substr(0, comma));
+    dims.push_back(d);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  const std::string name = text.substr(0, eq);
+  if (!named->insert(name).second) {
+    if (sets->size() == kMaxShapeSets)
+      return InvalidArgument("--shape names '{}' more than {} times", name, kMaxShapeSets);
+    sets->push_back(sets->back());
+    *named = {name};
+  }
+  sets->back()[name] = std::move(dims);
+  return OkStatus();
+}
+
 std::string InputList(const Model& model) {
   std::vector<std::string> all;
   for (const whet_tensor& t : model.inputs()) all.push_back(Describe(t));
@@ -284,6 +314,60 @@ Status FillInputs(const Model& model, const std::vector<std::string>& specs,
     FillRandom(seed, i, inputs[i], buffers->input(i));
   }
   return OkStatus();
+}
+
+StatusOr<std::vector<ShapeSet>> ParseShapes(const std::vector<std::string>& texts) {
+  std::vector<ShapeSet> sets(1);
+  std::set<std::string> named;
+  for (const std::string& t : texts) WHET_RETURN_IF_ERROR(ParseShape(t, &sets, &named));
+  return sets;
+}
+
+StatusOr<std::shared_ptr<const Model>> SetOfShapes(const std::shared_ptr<const Model>& artifact,
+                                                   const std::vector<std::string>& texts) {
+  WHET_ASSIGN_OR_RETURN(const std::vector<ShapeSet> sets, ParseShapes(texts));
+  std::vector<std::vector<int64_t>> wanted;
+  ShapeSet left = sets[0];
+  auto shapes_in = [&](const Model& m) {
+    wanted.clear();
+    for (const whet_tensor& t : m.inputs()) {
+      auto given = sets[0].find(t.name);
+      wanted.push_back(given == sets[0].end() ? Shape(t) : given->second);
+      left.erase(t.name);
+    }
+  };
+  std::string error;
+  shapes_in(*artifact);
+  if (!left.empty())
+    return InvalidArgument("--shape: the model has no input '{}'; it has {}", left.begin()->first,
+                           InputList(*artifact));
+  if (auto m = Model::ForShapes(artifact, wanted, &error)) return m;
+  for (const auto& v : artifact->variants()) {
+    shapes_in(*v);
+    std::string ignored;
+    if (auto m = Model::ForShapes(artifact, wanted, &ignored)) return m;
+  }
+  return InvalidArgument("{}", error);
+}
+
+StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact,
+                                    const std::vector<std::string>& specs,
+                                    const std::string& preprocess, MissingInputs missing,
+                                    uint64_t seed) {
+  std::vector<std::shared_ptr<const Model>> sets = {artifact};
+  sets.insert(sets.end(), artifact->variants().begin(), artifact->variants().end());
+  Status first = OkStatus();
+  for (const auto& set : sets) {
+    FilledModel filled{set, Buffers(*set)};
+    const Status s = FillInputs(*set, specs, preprocess, missing, &filled.buffers, seed);
+    if (s.ok()) return filled;
+    if (first.ok()) first = s;
+  }
+  if (sets.size() == 1) return first;
+  std::string known;
+  for (const auto& set : sets) known += (known.empty() ? "" : "; ") + InputList(*set);
+  return Status(first.code(), fmt::format("{}; the artifact is for these sets of inputs: {}",
+                                          Message(first), known));
 }
 
 StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,

@@ -3,6 +3,7 @@
 // A Buffers object belongs to one thread.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,6 +73,27 @@ enum class MissingInputs { kError, kRandom };
 Status FillInputs(const Model& model, const std::vector<std::string>& specs,
                   const std::string& preprocess, MissingInputs missing, Buffers* buffers,
                   uint64_t seed = 1);
+
+// --shape texts, NAME=D,D,... A name may contain '='; the last one counts. An input that occurs
+// again starts the next set, which has the shapes of the one before for what it does not name. At
+// least one set comes back.
+using ShapeSet = std::map<std::string, std::vector<int64_t>>;
+StatusOr<std::vector<ShapeSet>> ParseShapes(const std::vector<std::string>& texts);
+// The artifact or the variant of it whose inputs have the shapes of the first of these sets; inputs
+// that are not named are free.
+StatusOr<std::shared_ptr<const Model>> SetOfShapes(const std::shared_ptr<const Model>& artifact,
+                                                   const std::vector<std::string>& texts);
+
+// An artifact may be for several sets of input shapes: the one that the given files fit, and its
+// buffers, filled. With no files that decide, the first.
+struct FilledModel {
+  std::shared_ptr<const Model> model;
+  Buffers buffers;
+};
+StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact,
+                                    const std::vector<std::string>& specs,
+                                    const std::string& preprocess, MissingInputs missing,
+                                    uint64_t seed = 1);
 
 // One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths,
 // in order.

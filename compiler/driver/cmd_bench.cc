@@ -32,6 +32,11 @@ class BenchVerb : public Verb {
         .Value("NAME=FILE");
     flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see whet run --help")
         .Value("SPEC");
+    flags
+        .Add("--shape", &shapes_,
+             "of an artifact for several sets of input shapes: the one to time; default: by the "
+             "inputs given, else the first")
+        .Value("NAME=D,D,...");
     flags.Add("--time", &time_, "measure for so long, after a warm-up (at least 20 runs)")
         .Value("SECONDS");
     flags.Add("--runs", &runs_, "measure exactly so many runs; 0: as --time says")
@@ -61,10 +66,13 @@ class BenchVerb : public Verb {
       return InvalidArgument("--time '{}' is not a duration; write 5, 5s or 2m", time_);
     if (wait < 0) return InvalidArgument("--wait '{}' is not a duration; write 5, 5s or 2m", wait_);
     WatchInterrupts();
-    WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(artifact_));
-    Buffers buffers(*model);
-    WHET_RETURN_IF_ERROR(
-        FillInputs(*model, inputs_, preprocess_, MissingInputs::kRandom, &buffers));
+    WHET_ASSIGN_OR_RETURN(auto artifact, LoadArtifact(artifact_));
+    if (!shapes_.empty()) {
+      WHET_ASSIGN_OR_RETURN(artifact, SetOfShapes(artifact, shapes_));
+    }
+    WHET_ASSIGN_OR_RETURN(const FilledModel filled,
+                          ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kRandom));
+    const auto& [model, buffers] = filled;
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
     if (serve_) return Serve(*instance, buffers);
     WHET_ASSIGN_OR_RETURN(const FileLock lock, LockDevice(state_dir_, wait));
@@ -143,7 +151,7 @@ class BenchVerb : public Verb {
   }
 
   std::string artifact_, preprocess_, json_, time_ = "1s", wait_ = "60s", state_dir_;
-  std::vector<std::string> inputs_;
+  std::vector<std::string> inputs_, shapes_;
   int64_t threads_ = 1, runs_ = 0;
   bool profile_ = false, serve_ = false;
 };

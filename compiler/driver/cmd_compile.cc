@@ -19,7 +19,7 @@ class CompileVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
     flags.Positional("MODEL", &model_.options.model, "an ONNX model");
-    flags.Add("-o,--output", &output_, "the shared library to write").Value("FILE");
+    flags.Add("-o,--out", &output_, "the shared library to write").Value("FILE");
     model_.Declare(flags);
     flags
         .Add("--name", &name_,
@@ -33,6 +33,7 @@ class CompileVerb : public Verb {
         "schedule. The same log gives\nthe same bytes.");
     flags.Example("whet compile model.onnx --db tuning.db -o model.so");
     flags.Example("whet compile model.onnx --shape x=1,3,320,640 -o model.so --explain");
+    flags.Example("whet compile vad.onnx --bind sr=16000 --bind batch=1 -o vad.so");
     flags.Example(
         "whet compile model.onnx --server 127.0.0.1:9191 --target 'cpu -arch=x86_64 "
         "-mattr=+avx,+avx2,+fma' -o model.so");

@@ -45,9 +45,10 @@ class RunVerb : public Verb {
 
  private:
   Status Go() {
-    WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(artifact_));
-    Buffers buffers(*model);
-    WHET_RETURN_IF_ERROR(FillInputs(*model, inputs_, preprocess_, MissingInputs::kError, &buffers));
+    WHET_ASSIGN_OR_RETURN(const auto artifact, LoadArtifact(artifact_));
+    WHET_ASSIGN_OR_RETURN(const FilledModel filled,
+                          ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kError));
+    const auto& [model, buffers] = filled;
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
     instance->Run(buffers.inputs(), buffers.outputs());
     WHET_ASSIGN_OR_RETURN(const auto paths, WriteOutputs(*model, buffers, output_dir_));

@@ -25,6 +25,9 @@ std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& o
   j["compiler"] = kCompilerVersion;
   j["codegen"] = kCodegenVersion;
   j["threads"] = options.threads;
+  // What `whet verify` has to import the model with.
+  if (!options.bind.empty()) j["bind"] = options.bind;
+  if (!options.extra_outputs.empty()) j["extra_outputs"] = options.extra_outputs;
   for (const TaskInfo& t : tasks) {
     nlohmann::json o = {{"name", t.name},     {"op", t.op_summary}, {"workload", t.fingerprint},
                         {"source", t.source}, {"count", t.count},   {"flops", t.flops}};
@@ -94,7 +97,8 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
 
 StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(options));
+  WHET_ASSIGN_OR_RETURN(const std::vector<PreparedModel> sets, PrepareSets(options));
+  const PreparedModel& m = sets[0];
   ModelOptions lookup = options;
   if (!options.use_records) lookup.db.clear(), lookup.server.clear();
   WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records, FindRecords(m, lookup));
@@ -110,6 +114,8 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   std::vector<std::string> traces;
   for (const TaskRecord& r : records) traces.push_back(r.trace);
   WHET_RETURN_IF_ERROR(FillModelRequest(m.graph, m.partition, traces, request));
+  for (size_t i = 1; i < sets.size(); ++i)
+    WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request));
   WHET_ASSIGN_OR_RETURN(v1::ModelBuildReply reply, RunBuilder(request));
 
   rusage own{};
@@ -122,7 +128,8 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
 }
 
 StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
-  WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(options));
+  WHET_ASSIGN_OR_RETURN(const std::vector<PreparedModel> sets, PrepareSets(options));
+  const PreparedModel& m = sets[0];
   WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records, FindRecords(m, options));
   ModelInfo info;
   auto describe = [&](const std::string& name, graph::ValueId v) {

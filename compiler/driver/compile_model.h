@@ -20,9 +20,13 @@ namespace whet::driver {
 struct ModelOptions {
   std::string model;                                   // path of a model file: ONNX or TFLite
   std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1,3,224,224, by input
-  std::string target = "host";                         // or target text
-  int threads = 1;     // records are looked up for this number of threads
-  std::string db;      // tuning log; empty: none
+  // Further sets of shapes; the artifact holds the model once for each, and `shapes` is the first.
+  std::vector<std::map<std::string, std::vector<int64_t>>> more_shapes;
+  std::map<std::string, std::string> bind;  // --bind NAME=VALUE, by input or symbolic dimension
+  std::vector<std::string> extra_outputs;   // --output NAME: given out besides the model's own
+  std::string target = "host";              // or target text
+  int threads = 1;                          // records are looked up for this number of threads
+  std::string db;                           // tuning log; empty: none
   std::string server;  // HOST:PORT of a tuner server to ask instead; empty: none
   // The graph's text goes to stderr after each run of this graph pass; empty: none.
   std::string dump_after;
@@ -66,7 +70,7 @@ struct ValueInfo {
 };
 
 struct ModelInfo {
-  std::vector<ValueInfo> inputs, outputs;  // after specialisation
+  std::vector<ValueInfo> inputs, outputs;  // after specialisation, to the first set of shapes
   std::vector<TaskInfo> tasks;             // distinct, in order of first use
   int64_t nodes = 0;                       // of the file
   int64_t parameter_bytes = 0;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "compiler/driver/artifact_io.h"
 #include "compiler/driver/names.h"
 #include "compiler/support/names.h"
 #include "compiler/target/target.h"
@@ -15,30 +15,15 @@
 namespace whet::driver {
 namespace {
 
-bool ParseInteger(std::string_view text, int64_t least, int64_t* out) {
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return failed == std::errc() && end == text.data() + text.size() && *out >= least;
-}
-
-// NAME=D,D,... A name may contain '='; the last one counts.
-Status ParseShape(const std::string& text, std::map<std::string, std::vector<int64_t>>* shapes) {
+// NAME=VALUE. Values hold no '=', names may.
+Status ParseBind(const std::string& text, std::map<std::string, std::string>* bind) {
   const size_t eq = text.rfind('=');
-  if (eq == std::string::npos || eq == 0)
-    return InvalidArgument(
-        "--shape '{}' is not NAME=D,D,...; write for example --shape x=1,3,224,224", text);
-  std::vector<int64_t> dims;
-  for (std::string_view rest = std::string_view(text).substr(eq + 1); !rest.empty();) {
-    const size_t comma = std::min(rest.find_first_of(",x"), rest.size());
-    int64_t d = 0;
-    if (!ParseInteger(rest.substr(0, comma), 1, &d))
-      return InvalidArgument("--shape '{}': '{}' is not a dimension (a number from 1)", text,
-                             rest.substr(0, comma));
-    dims.push_back(d);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
+  if (eq == std::string::npos || eq == 0 || eq + 1 == text.size())
+    return InvalidArgument("--bind '{}' is not NAME=VALUE; write for example --bind sr=16000",
+                           text);
   const std::string name = text.substr(0, eq);
-  if (!shapes->emplace(name, dims).second)
-    return InvalidArgument("--shape names '{}' twice; an artifact has one shape per input", name);
+  if (!bind->emplace(name, text.substr(eq + 1)).second)
+    return InvalidArgument("--bind names '{}' twice", name);
   return OkStatus();
 }
 
@@ -59,8 +44,18 @@ Status CheckTarget(const std::string& text) {
 void ModelFlags::Declare(Flags& flags, Needs needs) {
   flags
       .Add("--shape", &shapes_,
-           "shape of an input with symbolic dimensions; may be repeated, once per input")
+           "shape of an input with symbolic dimensions; repeated, once per input; an input that "
+           "occurs again starts another set of shapes, which the artifact holds too")
       .Value("NAME=D,D,...");
+  flags
+      .Add("--bind", &bind_,
+           "the value of an input, which becomes a constant, or of a symbolic dimension; may be "
+           "repeated")
+      .Value("NAME=VALUE");
+  flags
+      .Add("--output", &options.extra_outputs,
+           "an intermediate value to give out besides the model's own outputs; may be repeated")
+      .Value("NAME");
   if (needs == Needs::kShapes) {
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
     return;
@@ -84,8 +79,11 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
 Status ModelFlags::Resolve() {
   if (!options.db.empty() && !options.server.empty())
     return InvalidArgument("--db and --server exclude each other: a server has its own log");
-  options.shapes.clear();
-  for (const std::string& s : shapes_) WHET_RETURN_IF_ERROR(ParseShape(s, &options.shapes));
+  WHET_ASSIGN_OR_RETURN(const std::vector<ShapeSet> sets, ParseShapes(shapes_));
+  options.shapes = sets[0];
+  options.more_shapes.assign(sets.begin() + 1, sets.end());
+  options.bind.clear();
+  for (const std::string& b : bind_) WHET_RETURN_IF_ERROR(ParseBind(b, &options.bind));
   options.threads = static_cast<int>(threads_);
   return CheckTarget(options.target);
 }

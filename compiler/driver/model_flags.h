@@ -21,7 +21,7 @@ class ModelFlags {
   ModelOptions options;  // `model` is bound by the verb
 
  private:
-  std::vector<std::string> shapes_;
+  std::vector<std::string> shapes_, bind_;
   int64_t threads_ = 1;
 };
 

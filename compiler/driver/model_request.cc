@@ -5,12 +5,17 @@
 namespace whet::driver {
 namespace {
 
-// Tensors and steps of the request. Values that share bytes (views) share a tensor.
+// Constants of the model itself that its variants may refer to, by what they hold.
+using KnownConstants = std::map<std::pair<Fingerprint, size_t>, uint32_t>;
+
+// Tensors and steps of the request or of a variant in it. Values that share bytes (views) share a
+// tensor.
+template <typename Message>
 class RequestWriter {
  public:
   RequestWriter(const graph::Graph& g, const fusion::Partition& partition,
-                v1::ModelBuildRequest& out)
-      : g_(g), partition_(partition), out_(out) {}
+                const KnownConstants& known, Message& out)
+      : g_(g), partition_(partition), known_(known), out_(out) {}
 
   Status Run() {
     for (graph::ValueId v : g_.inputs)
@@ -44,8 +49,16 @@ class RequestWriter {
     t->set_name(name);
     if (kind == v1::ModelTensor::CONSTANT) {
       const graph::TensorType& type = g_.type(v);
-      t->set_data(type.IsRowMajor() ? g_.constant(v)->bytes()
-                                    : fusion::PhysicalBytes(type, g_.constant(v)->Doubles()));
+      std::string bytes = type.IsRowMajor()
+                              ? g_.constant(v)->bytes()
+                              : fusion::PhysicalBytes(type, g_.constant(v)->Doubles());
+      auto known =
+          known_.empty() ? known_.end() : known_.find({FingerprintOf(bytes), bytes.size()});
+      if (known != known_.end()) {
+        t->set_same_as(known->second + 1);
+      } else {
+        t->set_data(std::move(bytes));
+      }
     }
     return tensor_of_[v] = static_cast<uint32_t>(out_.tensors_size() - 1);
   }
@@ -59,7 +72,8 @@ class RequestWriter {
 
   const graph::Graph& g_;
   const fusion::Partition& partition_;
-  v1::ModelBuildRequest& out_;
+  const KnownConstants& known_;
+  Message& out_;
   std::map<graph::ValueId, uint32_t> tensor_of_;
 };
 
@@ -74,7 +88,24 @@ Status FillModelRequest(const graph::Graph& graph, const fusion::Partition& part
     t->set_workload(partition.tasks[i].workload.ToString());
     t->set_trace(traces[i]);
   }
-  return RequestWriter(graph, partition, request).Run();
+  const KnownConstants none;
+  return RequestWriter(graph, partition, none, request).Run();
+}
+
+Status AddModelVariant(const graph::Graph& graph, const fusion::Partition& partition,
+                       v1::ModelBuildRequest& request) {
+  KnownConstants known;
+  for (int i = 0; i < request.tensors_size(); ++i) {
+    const v1::ModelTensor& t = request.tensors(i);
+    if (t.kind() == v1::ModelTensor::CONSTANT)
+      known.emplace(std::pair(FingerprintOf(t.data()), t.data().size()), static_cast<uint32_t>(i));
+  }
+  for (const fusion::Group& g : partition.groups) {
+    if (g.task >= request.tasks_size())
+      return Internal("a variant's step is an instance of task {} of {}", g.task,
+                      request.tasks_size());
+  }
+  return RequestWriter(graph, partition, known, *request.add_variants()).Run();
 }
 
 }  // namespace whet::driver

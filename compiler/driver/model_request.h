@@ -16,4 +16,10 @@ namespace whet::driver {
 Status FillModelRequest(const graph::Graph& graph, const fusion::Partition& partition,
                         const std::vector<std::string>& traces, v1::ModelBuildRequest& request);
 
+// Adds the same network for another set of input shapes to a request that is filled in. The groups
+// of `partition` refer to the tasks of the request. Constants that the model has too are not
+// repeated.
+Status AddModelVariant(const graph::Graph& graph, const fusion::Partition& partition,
+                       v1::ModelBuildRequest& request);
+
 }  // namespace whet::driver

@@ -94,6 +94,8 @@ Status Optimise(graph::Graph& g, const std::string& dump_after) {
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
   frontend::ImportOptions import;
   import.shapes = options.shapes;
+  import.bind = options.bind;
+  import.outputs = options.extra_outputs;
   return frontend::ImportFile(options.model, import);
 }
 
@@ -106,6 +108,20 @@ StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
   WHET_RETURN_IF_ERROR(Optimise(m.graph, options.dump_after));
   WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph));
   return m;
+}
+
+StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options) {
+  WHET_ASSIGN_OR_RETURN(PreparedModel first, PrepareModel(options));
+  std::vector<PreparedModel> sets;
+  sets.push_back(std::move(first));
+  for (const auto& shapes : options.more_shapes) {
+    ModelOptions one = options;
+    one.shapes = shapes;
+    WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(one));
+    fusion::ShareTasks(sets[0].partition, m.partition);
+    sets.push_back(std::move(m));
+  }
+  return sets;
 }
 
 StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& m, const ModelOptions& options) {

@@ -21,6 +21,9 @@ struct PreparedModel {
 // As imported: no pass has run.
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options);
 StatusOr<PreparedModel> PrepareModel(const ModelOptions& options);
+// One per set of shapes. The tasks of all are those of the first one's partition, which the groups
+// of the others refer to as well; a task counts as often as all of them together run it.
+StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options);
 
 // The best record of each task, from a tuning log or a server, or why there is none.
 struct TaskRecord {

@@ -3,6 +3,7 @@
 // the artifact's steps compute one by one.
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "compiler/driver/artifact_io.h"
 #include "compiler/driver/prepare.h"
@@ -131,11 +132,28 @@ Status CompareLayers(const PreparedModel& m, const Model& model, const Buffers& 
   return OkStatus();
 }
 
-}  // namespace
+// What the artifact was compiled with, besides shapes.
+Status TakeMetadata(const Model& model, VerifyOptions* options) {
+  const auto j = nlohmann::json::parse(model.desc().metadata, nullptr, false);
+  if (!j.is_object()) return OkStatus();
+  if (j.contains("bind") && j["bind"].is_object()) {
+    for (const auto& [name, value] : j["bind"].items()) {
+      if (value.is_string()) options->bind.try_emplace(name, value.get<std::string>());
+    }
+  }
+  if (j.contains("extra_outputs") && j["extra_outputs"].is_array() &&
+      options->extra_outputs.empty()) {
+    for (const auto& name : j["extra_outputs"]) {
+      if (name.is_string()) options->extra_outputs.push_back(name.get<std::string>());
+    }
+  }
+  return OkStatus();
+}
 
-StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
-  VerifyOptions options = given;
-  WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, LoadArtifact(options.artifact));
+// One set of shapes; `io` is filled. Differences are appended to the report, with `prefix` before
+// their names.
+Status VerifySet(const std::shared_ptr<const Model>& model, const Buffers& io,
+                 VerifyOptions options, const std::string& prefix, VerifyReport& report) {
   // The artifact knows the shapes it was compiled for.
   for (const whet_tensor& t : model->inputs())
     options.shapes.try_emplace(t.name, t.shape, t.shape + t.rank);
@@ -145,9 +163,6 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
                            options.artifact, model->inputs().size(), model->outputs().size(),
                            options.model, g.inputs.size(), g.outputs.size());
   }
-  Buffers io(*model);
-  WHET_RETURN_IF_ERROR(FillInputs(*model, options.inputs, options.preprocess,
-                                  MissingInputs::kRandom, &io, options.seed));
   std::vector<graph::RefTensor> inputs;
   for (size_t i = 0; i < g.inputs.size(); ++i) {
     inputs.push_back(ToReference(model->inputs()[i], io.inputs()[i]));
@@ -161,20 +176,53 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
   WHET_ASSIGN_OR_RETURN(std::unique_ptr<Instance> instance, MakeInstance(model, options.threads));
   instance->Run(io.inputs(), io.outputs());
   WHET_ASSIGN_OR_RETURN(graph::Evaluation ref, graph::EvaluateModel(g, inputs, {.want_err = true}));
-  VerifyReport report;
-  report.passed = true;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     const graph::RefTensor got = ToReference(model->outputs()[i], io.outputs()[i]);
     const graph::RefTensor& want = ref.values[g.outputs[i].value];
     if (got.size() != want.size())
       return InvalidArgument("output '{}' has another shape than in the model", g.outputs[i].name);
-    report.outputs.push_back(Compare(g.outputs[i].name, want, got.value, options));
+    report.outputs.push_back(Compare(prefix + g.outputs[i].name, want, got.value, options));
     report.passed &= report.outputs.back().outside == 0;
   }
   if (options.layers) {
     WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(options));
     WHET_RETURN_IF_ERROR(CompareLayers(m, *model, io, std::move(inputs), options, report));
     report.passed &= report.first_divergent_layer.empty();
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
+  VerifyOptions options = given;
+  WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> artifact, LoadArtifact(options.artifact));
+  WHET_RETURN_IF_ERROR(TakeMetadata(*artifact, &options));
+  VerifyReport report;
+  report.passed = true;
+  // Inputs or shapes choose the set; with neither, all are verified.
+  const bool all = options.inputs.empty() && options.shapes.empty();
+  std::vector<std::shared_ptr<const Model>> sets = {artifact};
+  if (all) sets.insert(sets.end(), artifact->variants().begin(), artifact->variants().end());
+  if (!options.shapes.empty() && !artifact->variants().empty()) {
+    std::vector<std::vector<int64_t>> wanted;
+    for (const whet_tensor& t : artifact->inputs()) {
+      auto it = options.shapes.find(t.name);
+      wanted.push_back(it != options.shapes.end()
+                           ? it->second
+                           : std::vector<int64_t>(t.shape, t.shape + t.rank));
+    }
+    std::string error;
+    auto found = Model::ForShapes(artifact, wanted, &error);
+    if (!found) return InvalidArgument("'{}': {}", options.artifact, error);
+    sets = {found};
+  }
+  for (size_t i = 0; i < sets.size(); ++i) {
+    WHET_ASSIGN_OR_RETURN(const FilledModel filled,
+                          ChooseAndFill(sets[i], options.inputs, options.preprocess,
+                                        MissingInputs::kRandom, options.seed));
+    const std::string prefix = sets.size() > 1 ? fmt::format("set {}: ", i + 1) : "";
+    WHET_RETURN_IF_ERROR(VerifySet(filled.model, filled.buffers, options, prefix, report));
   }
   return report;
 }

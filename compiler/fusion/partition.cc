@@ -369,4 +369,21 @@ StatusOr<Partition> PartitionGraph(const Graph& g) {
   return p;
 }
 
+void ShareTasks(Partition& first, Partition& other) {
+  std::map<Fingerprint, int> known;
+  for (const Task& t : first.tasks) known.emplace(t.fingerprint, static_cast<int>(known.size()));
+  std::vector<int> index;
+  for (Task& t : other.tasks) {
+    auto [it, fresh] = known.emplace(t.fingerprint, static_cast<int>(first.tasks.size()));
+    if (fresh) {
+      first.tasks.push_back(std::move(t));
+    } else {
+      first.tasks[it->second].count += t.count;
+    }
+    index.push_back(it->second);
+  }
+  for (Group& g : other.groups) g.task = index[g.task];
+  other.tasks.clear();
+}
+
 }  // namespace whet::fusion

@@ -43,4 +43,8 @@ struct Partition {
 // The graph has been through the passes (layouts assigned, views marked, outputs separated).
 StatusOr<Partition> PartitionGraph(const graph::Graph& g);
 
+// Makes `other`, the partition of the same network for other input shapes, refer to the tasks of
+// `first`: those that `first` lacks are added to it, and a task counts as often as both run it.
+void ShareTasks(Partition& first, Partition& other);
+
 }  // namespace whet::fusion

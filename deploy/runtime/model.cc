@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "deploy/runtime/elf_symbol.h"
@@ -16,6 +17,8 @@ constexpr const char* kTypeNames[] = {"bool", "i8",  "u8",  "i32", "i64", "f16",
 constexpr uint32_t kMaxTableEntries =
     1 << 20;  // a descriptor is trusted to be ours, but may be damaged
 constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
+constexpr uint32_t kMaxVariants = 256;
+static_assert(WHET_MODEL_SIZE_MIN == offsetof(whet_model, variants));
 
 std::string Number(uint64_t v) { return std::to_string(v); }
 
@@ -74,12 +77,13 @@ std::shared_ptr<const Model> Model::Load(const std::string& path, std::string* e
   // dlopen looks a bare name up in the library path; a path it takes as it is.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   std::shared_ptr<Model> model(new Model);
-  model->library_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!model->library_) {
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
     *error = "cannot load '" + path + "': " + dlerror();
     return nullptr;
   }
-  const auto function = reinterpret_cast<whet_model_fn>(dlsym(model->library_, symbol.c_str()));
+  model->library_ = std::shared_ptr<void>(library, [](void* l) { dlclose(l); });
+  const auto function = reinterpret_cast<whet_model_fn>(dlsym(library, symbol.c_str()));
   if (const std::string wrong = model->Adopt(function ? function() : nullptr); !wrong.empty()) {
     *error = "'" + path + "' cannot be used: " + wrong;
     return nullptr;
@@ -99,10 +103,12 @@ std::string Model::Adopt(const whet_model* given) {
     return "its interface version is " + Number(given->abi_version) + ", this runtime knows " +
            Number(WHET_ABI_VERSION);
   }
-  if (given->size < sizeof(whet_model))
+  if (given->size < WHET_MODEL_SIZE_MIN)
     return "its model struct has " + Number(given->size) + " bytes, this runtime needs " +
-           Number(sizeof(whet_model));
-  std::memcpy(&desc_, given, sizeof desc_);
+           Number(WHET_MODEL_SIZE_MIN);
+  std::memcpy(&desc_, given, std::min<size_t>(given->size, sizeof desc_));
+  // What an older library does not have stays zero.
+  if (given->size < sizeof desc_) desc_.n_variants = 0;
   desc_.size = sizeof desc_;
   for (const char** text : {&desc_.name, &desc_.target, &desc_.features, &desc_.metadata})
     *text = OrEmpty(*text);
@@ -134,7 +140,65 @@ std::string Model::Adopt(const whet_model* given) {
   if (wrong.empty()) wrong = CheckKernels();
   if (wrong.empty()) wrong = CheckSteps(prepack_steps_, "prepack step");
   if (wrong.empty()) wrong = CheckSteps(steps_, "step");
+  if (wrong.empty()) wrong = AdoptVariants(*given);
   return wrong;
+}
+
+std::string Model::AdoptVariants(const whet_model& given) {
+  const whet_model* const* list = desc_.variants;
+  const uint32_t count = desc_.n_variants;
+  desc_.variants = nullptr;
+  desc_.n_variants = 0;
+  if (count == 0) return "";
+  if (!list || count > kMaxVariants)
+    return "its table of " + Number(count) + " variants is missing or too long";
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string where = "variant " + Number(i + 1) + ": ";
+    if (list[i] == &given) return where + "it is the model itself";
+    // One level: a variant of a variant would never be asked for.
+    if (list[i] && list[i]->size >= sizeof(whet_model) && list[i]->n_variants > 0)
+      return where + "it has variants of its own";
+    std::shared_ptr<Model> v(new Model);
+    v->library_ = library_;
+    if (std::string wrong = v->Adopt(list[i]); !wrong.empty()) return where + wrong;
+    bool same = v->inputs().size() == inputs().size() && v->outputs().size() == outputs().size();
+    for (size_t k = 0; same && k < inputs().size() + outputs().size(); ++k) {
+      same = v->tensors_[k].dtype == tensors_[k].dtype &&
+             std::strcmp(v->tensors_[k].name, tensors_[k].name) == 0;
+    }
+    if (!same) return where + "its inputs and outputs are not those of the model";
+    variants_.push_back(std::move(v));
+  }
+  return "";
+}
+
+std::shared_ptr<const Model> Model::ForShapes(const std::shared_ptr<const Model>& model,
+                                              std::span<const std::vector<int64_t>> shapes,
+                                              std::string* error) {
+  error->clear();
+  auto fits = [&](const Model& m) {
+    if (m.inputs().size() != shapes.size()) return false;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const whet_tensor& t = m.inputs()[i];
+      if (!std::equal(shapes[i].begin(), shapes[i].end(), t.shape, t.shape + t.rank)) return false;
+    }
+    return true;
+  };
+  if (fits(*model)) return model;
+  for (const auto& v : model->variants()) {
+    if (fits(*v)) return v;
+  }
+  auto list = [](const Model& m) {
+    std::string s;
+    for (const whet_tensor& t : m.inputs())
+      s += (s.empty() ? "" : ", ") + std::string(t.name) + " " + ShapeText({t.shape, t.rank});
+    return s;
+  };
+  std::string wanted;
+  for (const auto& s : shapes) wanted += (wanted.empty() ? "" : ", ") + ShapeText(s);
+  *error = "the model is not compiled for inputs of " + wanted + "; it is for " + list(*model);
+  for (const auto& v : model->variants()) *error += "; " + list(*v);
+  return nullptr;
 }
 
 std::string Model::CheckTensors() const {
@@ -206,10 +270,6 @@ std::string Model::CheckSteps(std::span<const whet_step> steps, const char* what
     }
   }
   return "";
-}
-
-Model::~Model() {
-  if (library_) dlclose(library_);
 }
 
 std::vector<uint32_t> Model::parameters() const {

@@ -29,7 +29,6 @@ class Model {
   // has the features the code needs, before anything in the library but the descriptor function
   // runs. Null and a reason otherwise.
   static std::shared_ptr<const Model> Load(const std::string& path, std::string* error);
-  ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -39,6 +38,14 @@ class Model {
   std::span<const whet_tensor> outputs() const {
     return {desc_.tensors + desc_.n_inputs, desc_.n_outputs};
   }
+  // The same network for other input shapes; they share this one's library and constants, and may
+  // outlive it. Empty in a variant.
+  std::span<const std::shared_ptr<const Model>> variants() const { return variants_; }
+  // `model` or that variant of it whose inputs have these shapes, in the order of the inputs. Null
+  // when there is none; the reason lists what there is.
+  static std::shared_ptr<const Model> ForShapes(const std::shared_ptr<const Model>& model,
+                                                std::span<const std::vector<int64_t>> shapes,
+                                                std::string* error);
   // Tensors with storage WHET_PARAMETER, in table order: weights a candidate is given from outside.
   std::vector<uint32_t> parameters() const;
 
@@ -46,11 +53,13 @@ class Model {
   Model() = default;
   std::string Adopt(
       const whet_model* given);  // copies and checks the tables; the reason when it refuses
+  std::string AdoptVariants(const whet_model& given);
   std::string CheckTensors() const;
   std::string CheckKernels() const;
   std::string CheckSteps(std::span<const whet_step> steps, const char* what) const;
 
-  void* library_ = nullptr;
+  std::shared_ptr<void> library_;  // closed when the last of model and variants goes
+  std::vector<std::shared_ptr<const Model>> variants_;
   whet_model desc_ = {};
   std::vector<whet_tensor> tensors_;
   std::vector<whet_kernel> kernels_;

@@ -23,6 +23,10 @@
  * `constants`. Packed tensors are written once, by the `prepack` steps, before the first run, and
  * only read after that; a model whose weights were packed at compile time has no prepack steps and
  * keeps the results among its constants.
+ *
+ * Shapes are fixed. A library may hold the same network for several sets of input shapes: the model
+ * its function returns is the first, `variants` lists the others. They have inputs and outputs of
+ * the same names and types, and share kernels and constants where those are equal.
  */
 #ifndef WHET_ARTIFACT_H_
 #define WHET_ARTIFACT_H_
@@ -35,6 +39,7 @@ extern "C" {
 
 #define WHET_ABI_VERSION 1
 #define WHET_ALIGNMENT 64
+#define WHET_MODEL_SIZE_MIN 136 /* of whet_model, before anything was appended */
 #define WHET_SYMBOL_PREFIX "whet_model_"
 #define WHET_SYMBOL_SUFFIX "_v1"
 
@@ -127,7 +132,9 @@ typedef struct whet_model {
   const void* constants;
   uint64_t constants_bytes;
   uint32_t n_dims;
-  uint32_t reserved;
+  uint32_t n_variants; /* 0 in libraries whose struct ends here */
+  /* Appended; libraries of before have a smaller struct. */
+  const struct whet_model* const* variants;
 } whet_model;
 
 typedef const whet_model* (*whet_model_fn)(void);

@@ -43,6 +43,12 @@ uint32_t whet_session_output_count(const whet_session* session);
 int whet_session_input(const whet_session* session, uint32_t index, whet_value_info* info);
 int whet_session_output(const whet_session* session, uint32_t index, whet_value_info* info);
 
+/* A model may be compiled for several sets of input shapes; a session starts with the first.
+ * Selects the one whose inputs have these shapes: one pointer per input, to as many numbers as it
+ * has dimensions. From then on inputs, outputs and runs are those of that set; going back and forth
+ * is cheap. 0 on success, -1 (and the set as before) when the model is not compiled for them. */
+int whet_session_select(whet_session* session, const int64_t* const* shapes);
+
 /* One pointer per input and output, in the model's order, each to `bytes` bytes in row-major order.
  * 64-byte aligned buffers are used in place, others are copied. 0 on success, -1 on failure. */
 int whet_session_run(whet_session* session, const void* const* inputs, void* const* outputs);

@@ -15,7 +15,8 @@ import subprocess
 import time
 import unittest
 
-from cli_case import ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, conv_chain, npy, read
+from cli_case import (ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, conv_chain, field, initializer, model, node, npy, read,
+                      value_info)
 
 
 class CliTest(CliCase):
@@ -31,7 +32,7 @@ class CliTest(CliCase):
         self.expect(2, ["unexpected argument 'more'", 'takes ARTIFACT'], 'bench', 'x.so', 'more')
         self.expect(2, ["unknown flag '-q'", '--threads'], 'bench', 'x.so', '-q')
         self.expect(2, ['--threads', '1', '1024'], 'bench', 'x.so', '--threads', '0')
-        self.expect(2, ["unknown flag '--bind'"], 'compile', 'm.onnx', '-o', 'm.so', '--bind', 'batch=1')
+        self.expect(2, ["unknown flag '--bnd'", "did you mean '--bind'?"], 'compile', 'm.onnx', '-o', 'm.so', '--bnd', 'batch=1')
         for program, wrong, right in [('rpc-tracker', '--lisen', '--listen'), ('rpc-worker', '--keys', '--key'), ('tuner-server', '--builder', '--builders')]:
             self.expect(2, ["unknown flag '%s'" % wrong, "did you mean '%s'?" % right, '--dump-config'], wrong, 'x', program=os.path.join(BIN, program))
             self.expect(2, ["unexpected argument 'x'", program + ' --help'], 'x', program=os.path.join(BIN, program))
@@ -204,6 +205,57 @@ class CliTest(CliCase):
         self.expect(2, ['-o FILE is missing'], 'compile', relu)
         self.expect(2, ['avx9000'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=x86_64 -mattr=+avx9000')
         self.expect(2, ['arch'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=z80')
+
+    def test_inputs_and_dimensions_are_bound(self):
+        add = self.path('add.onnx', model([node('Relu', ['x'], ['h'], 'relu1'), node('Add', ['h', 'bias'], ['y'], 'add1')],
+                                          [value_info('x', ['batch', 4]), value_info('bias', [])], [value_info('y', ['batch', 4])]))
+        r = self.run_whet('compile', add, '--bind', 'bias=0.5', '--bind', 'batch=2', '--output', 'h', '-o', 'add.so')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(self.run_whet('inspect', 'add.so', '--json', '-').stdout)
+        self.assertEqual([(i['name'], i['shape']) for i in j['inputs']], [('x', [2, 4])])
+        self.assertEqual([o['name'] for o in j['outputs']], ['y', 'h'])
+        npy(self.path('x.npy'), [2, 4], [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0])
+        self.assertEqual(self.run_whet('run', 'add.so', '--input', 'x.npy').returncode, 0)
+        self.assertEqual(struct.unpack('<8f', read(self.path('y.npy'))[-32:]), (0.5, 2.5, 0.5, 4.5, 0.5, 6.5, 0.5, 8.5))
+        self.assertEqual(struct.unpack('<8f', read(self.path('h.npy'))[-32:]), (0, 2, 0, 4, 0, 6, 0, 8))
+        self.assertEqual(self.run_whet('verify', 'add.so', add).returncode, 0)  # bound values and outputs: the artifact's
+        self.expect(2, ["--bind names 'bais'", "did you mean 'bias'?"], 'inspect', add, '--bind', 'bais=1')
+        self.expect(2, ['--bind', 'sr=16000'], 'inspect', add, '--bind', 'bias')
+        self.expect(2, ["--output names 'g'"], 'compile', add, '--bind', 'bias=1', '--bind', 'batch=1', '--output', 'g', '-o', 'add.so')
+
+    def test_one_artifact_for_several_sets_of_shapes(self):
+        sym = self.path('sym.onnx', SYMBOLIC)
+        r = self.run_whet('compile', sym, '--shape', 'x=1,8', '--shape', 'x=3,8', '-o', 'sym.so', '--json', '-')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(json.loads(r.stdout)['tasks'], 2)
+        for batch in [1, 3]:
+            values = [float(i - 4) for i in range(8 * batch)]
+            npy(self.path('x.npy'), [batch, 8], values)
+            r = self.run_whet('run', 'sym.so', '--input', 'x.npy', '--json', '-')
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertEqual(json.loads(r.stdout)['outputs'][0]['shape'], [batch, 8])
+            self.assertEqual(list(struct.unpack('<%df' % len(values), read(self.path('y.npy'))[-4 * len(values):])), [max(0, v) for v in values])
+        npy(self.path('x.npy'), [2, 8], [0.0] * 16)
+        self.expect(2, ['2x8', 'sets of inputs', '1x8', '3x8'], 'run', 'sym.so', '--input', 'x.npy')
+        r = self.run_whet('verify', 'sym.so', sym, '--json', '-')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual([o['name'] for o in json.loads(r.stdout)['outputs']], ['set 1: y', 'set 2: y'])
+        self.assertEqual(self.run_whet('verify', 'sym.so', sym, '--shape', 'x=3,8').returncode, 0)
+        self.expect(2, ['not compiled for inputs of 5x8'], 'verify', 'sym.so', sym, '--shape', 'x=5,8')
+        self.assertEqual(self.run_whet('bench', 'sym.so', '--shape', 'x=3,8', '--runs', '5').returncode, 0)
+        self.expect(2, ['not compiled for inputs of 5x8'], 'bench', 'sym.so', '--shape', 'x=5,8')
+        # Weights that the sets have in common are there once.
+        nodes = [node('MatMul', ['x', 'w'], ['y'], 'dense1')]
+        graph = b''.join(field(1, n) for n in nodes) + field(2, 'g') + field(5, initializer('w', [64, 4096], [0.001 * (i % 997) for i in range(64 * 4096)]))
+        graph += field(11, value_info('x', ['batch', 64])) + field(12, value_info('y', ['batch', 4096]))
+        dense = self.path('dense.onnx', field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, 13)))
+        sizes = []
+        for i, shapes in enumerate([['x=16,64'], ['x=16,64', 'x=32,64']]):
+            r = self.run_whet('compile', dense, *[a for s in shapes for a in ('--shape', s)], '-o', 'dense.so', '--json', '-')
+            self.assertEqual(r.returncode, 0, r.stderr)
+            sizes.append(json.loads(r.stdout)['artifact_bytes'])
+        self.assertLess(sizes[1], sizes[0] + (256 << 10))
+        self.assertEqual(self.run_whet('verify', 'dense.so', dense).returncode, 0)
 
     def test_two_compilations_to_one_output_leave_one_of_them_whole(self):
         models = [self.path('relu.onnx', RELU), self.path('tanh.onnx', RELU.replace(b'Relu', b'Tanh'))]

@@ -284,5 +284,66 @@ TEST(NpyTest, DamagedAndForeignFilesAreNamed) {
       HasSubstr("cut off: 0 of"));
 }
 
+TEST(VariantsTest, AModelForSeveralSetsOfShapes) {
+  std::string error;
+  auto model = Model::Load(Artifact("variants"), &error);
+  ASSERT_TRUE(model) << error;
+  ASSERT_EQ(model->variants().size(), 1u);
+  const std::vector<int64_t> four = {4}, eight = {8}, five = {5}, square = {2, 4};
+  EXPECT_EQ(Model::ForShapes(model, {{four}}, &error), model);
+  auto second = Model::ForShapes(model, {{eight}}, &error);
+  EXPECT_EQ(second, model->variants()[0]);
+  for (const auto& wrong : {five, square})
+    EXPECT_EQ(Model::ForShapes(model, {{wrong}}, &error), nullptr);
+  EXPECT_THAT(error, testing::AllOf(HasSubstr("not compiled for inputs of 2x4"),
+                                    HasSubstr("it is for x 4; x 8")));
+  // The library stays as long as one of its models is there.
+  model.reset();
+  Instance instance(second, 2);
+  std::vector<float> x(8, 3), y(8);
+  instance.Run({x.data()}, {y.data()});
+  EXPECT_EQ(y, std::vector<float>(8, 106));
+}
+
+TEST(VariantsTest, SessionsSelectTheSet) {
+  whet_session* s = whet_session_open(Artifact("variants").c_str(), 1);
+  ASSERT_NE(s, nullptr) << whet_last_error();
+  std::vector<float> x(8, 1), y(8);
+  const void* in[] = {x.data()};
+  void* out[] = {y.data()};
+  const int64_t four = 4, eight = 8, five = 5;
+  const int64_t *to_four[] = {&four}, *to_eight[] = {&eight}, *to_five[] = {&five},
+                *none[] = {nullptr};
+  whet_value_info info;
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_EQ(whet_session_select(s, to_eight), 0) << whet_last_error();
+    EXPECT_EQ(whet_session_select(s, to_five), -1);
+    EXPECT_THAT(whet_last_error(), HasSubstr("it is for x 4; x 8"));
+    EXPECT_EQ(whet_session_select(s, none), -1);
+    ASSERT_EQ(whet_session_output(s, 0, &info), 0);
+    EXPECT_EQ(info.bytes, 32u);
+    std::fill(y.begin(), y.end(), 0.0f);
+    ASSERT_EQ(whet_session_run(s, in, out), 0);
+    EXPECT_EQ(y[7], 102);
+    ASSERT_EQ(whet_session_select(s, to_four), 0) << whet_last_error();
+    std::fill(y.begin(), y.end(), 0.0f);
+    ASSERT_EQ(whet_session_run(s, in, out), 0);
+    EXPECT_EQ(y[3], 102);
+    EXPECT_EQ(y[4], 0);
+  }
+  whet_session_close(s);
+}
+
+TEST(VariantsTest, OlderLibrariesHaveNoneAndDamagedOnesAreRefused) {
+  std::string error;
+  auto old = Model::Load(Artifact("variants_old"), &error);
+  ASSERT_TRUE(old) << error;
+  EXPECT_TRUE(old->variants().empty());
+  EXPECT_THAT(LoadError(Artifact("bad_variant_names")),
+              HasSubstr("variant 1: its inputs and outputs are not those of the model"));
+  EXPECT_THAT(LoadError(Artifact("bad_variant_nesting")),
+              HasSubstr("variant 1: it has variants of its own"));
+}
+
 }  // namespace
 }  // namespace whet
