@@ -31,17 +31,28 @@ struct ImportOptions {
 enum class Claim : uint8_t { kNone, kPossible, kByName, kByContent };
 inline constexpr size_t kHeadBytes = 64;
 
+// An operator of a format, for people.
+struct OperatorInfo {
+  std::string name;
+  std::string types;  // of the first input: "f16, f32" or "any"; empty where the format says none
+  std::string note;   // limits; often empty
+};
+
 struct Frontend {
   std::string_view name;  // of the format, for people: "ONNX"
   // `head`: the first kHeadBytes of the file, or fewer where it is shorter or cannot be read.
   Claim (*claim)(std::string_view head, std::string_view path);
   // Errors name the file.
   StatusOr<graph::Graph> (*import)(const std::string& path, const ImportOptions& options);
+  std::vector<OperatorInfo> (*operators)();  // all that it reads, by name
 };
 
 std::span<const Frontend* const> Frontends();
 
 // Through the frontend that claims the file.
 StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& options = {});
+
+// What can be imported, as the section of README.md that a test compares with it.
+std::string OperatorTable();
 
 }  // namespace whet::frontend

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "compiler/frontend/frontend.h"
 
@@ -40,6 +43,29 @@ StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& 
   std::string names;
   for (const Frontend* f : Frontends()) names += (names.empty() ? "" : ", ") + std::string(f->name);
   return InvalidArgument("model '{}': it is of no known format; known are {}", path, names);
+}
+
+std::string OperatorTable() {
+  std::string text;
+  for (const Frontend* f : Frontends()) {
+    const std::vector<OperatorInfo> operators = f->operators();
+    std::map<std::string, std::vector<std::string>> by_types;
+    for (const OperatorInfo& o : operators) by_types[o.types].push_back(o.name);
+    text += fmt::format("{} ({}):\n\n", f->name, operators.size());
+    if (by_types.size() > 1) text += "| element types | operators |\n|---|---|\n";
+    for (const auto& [types, names] : by_types) {
+      text += by_types.size() > 1 ? fmt::format("| {} | {} |\n", types, fmt::join(names, ", "))
+                                  : fmt::format("{}\n", fmt::join(names, ", "));
+    }
+    text += "\n";
+    std::string notes;
+    for (const OperatorInfo& o : operators) {
+      if (!o.note.empty())
+        notes += fmt::format("{}{}: {}", notes.empty() ? "" : "; ", o.name, o.note);
+    }
+    if (!notes.empty()) text += fmt::format("Limits. {}.\n\n", notes);
+  }
+  return text;
 }
 
 }  // namespace whet::frontend

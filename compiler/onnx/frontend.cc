@@ -1,8 +1,26 @@
 #include "compiler/frontend/frontend.h"
 
+#include <fmt/format.h>
+
 #include "compiler/onnx/import.h"
+#include "compiler/ops/catalog.h"
 
 namespace whet::onnx {
+namespace {
+
+std::vector<frontend::OperatorInfo> Operators() {
+  std::vector<frontend::OperatorInfo> all;
+  for (const graph::OpRecord* op : ops::Catalog().All()) {
+    if (!op->importable) continue;
+    std::vector<std::string_view> types;
+    for (DType t : op->types) types.push_back(ToString(t));
+    all.push_back(
+        {op->name, types.empty() ? "any" : fmt::format("{}", fmt::join(types, ", ")), op->note});
+  }
+  return all;
+}
+
+}  // namespace
 
 // A protobuf message has no signature: what no other frontend recognizes is read as ONNX, and the
 // error says so when it is not.
@@ -14,6 +32,7 @@ const frontend::Frontend& GetFrontend() {
             return path.ends_with(".onnx") ? frontend::Claim::kByName : frontend::Claim::kPossible;
           },
       .import = ImportFile,
+      .operators = Operators,
   };
   return kFrontend;
 }

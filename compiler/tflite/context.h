@@ -123,7 +123,7 @@ struct OpEntry {
   const char* onnx = "";
 };
 const OpEntry* FindOperator(fb::BuiltinOperator code);
-std::string SupportedOperators();  // names, each with a space in front
+std::vector<std::string> OperatorNames();  // sorted
 
 // The parts of the list, one file each.
 std::vector<OpEntry> WindowOperators();

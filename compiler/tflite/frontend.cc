@@ -1,8 +1,18 @@
 #include "compiler/frontend/frontend.h"
 
+#include "compiler/tflite/context.h"
 #include "compiler/tflite/import.h"
 
 namespace whet::tflite {
+namespace {
+
+std::vector<frontend::OperatorInfo> Operators() {
+  std::vector<frontend::OperatorInfo> all;
+  for (std::string& name : OperatorNames()) all.push_back({std::move(name), "", ""});
+  return all;
+}
+
+}  // namespace
 
 const frontend::Frontend& GetFrontend() {
   static constexpr frontend::Frontend kFrontend = {
@@ -14,6 +24,7 @@ const frontend::Frontend& GetFrontend() {
             return path.ends_with(".tflite") ? frontend::Claim::kByName : frontend::Claim::kNone;
           },
       .import = ImportFile,
+      .operators = Operators,
   };
   return kFrontend;
 }

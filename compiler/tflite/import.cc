@@ -68,7 +68,8 @@ class Importer {
     for (const Status& s : problems_) text += (text.empty() ? "" : "\n  ") + Message(s);
     if (problem_count_ > static_cast<int64_t>(problems_.size()))
       text += fmt::format("\n  and {} more", problem_count_ - problems_.size());
-    if (unsupported_) text += "\nsupported operators:" + SupportedOperators();
+    if (unsupported_)
+      text += fmt::format("\nsupported operators: {}", fmt::join(OperatorNames(), " "));
     return Status(problems_[0].code(), text);
   }
 

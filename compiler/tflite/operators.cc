@@ -25,14 +25,12 @@ const OpEntry* FindOperator(fb::BuiltinOperator code) {
   return it == AllOperators().end() ? nullptr : &it->second;
 }
 
-std::string SupportedOperators() {
+std::vector<std::string> OperatorNames() {
   std::vector<std::string> names;
   for (const auto& [code, entry] : AllOperators())
     names.emplace_back(EnumNameBuiltinOperator(code));
   std::sort(names.begin(), names.end());
-  std::string text;
-  for (const std::string& n : names) text += " " + n;
-  return text;
+  return names;
 }
 
 }  // namespace whet::tflite
