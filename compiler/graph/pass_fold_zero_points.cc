@@ -1,9 +1,10 @@
 // Moves zero points out of integer sums with constant weights, so that operands are multiplied as
 // they are stored (u8 or i8 by i8 where possible):
 //   sum((x - p) * (w - q)) = sum(x * w') - p * sum(w'),  w' = w - q
-// A convolution's padding then holds p (attribute pad_value). With a constant p the correction is a
-// constant, which joins a bias that follows; with a computed one (dynamic quantization) it is a
-// product per channel.
+// A padded convolution keeps a p other than 0: with x - p its padding is 0, which is left out of
+// the sum, and only images before the first activation have such a p. With a constant p the
+// correction is a constant, which joins a bias that follows; with a computed one (dynamic
+// quantization) it is a product per channel.
 #include <algorithm>
 
 #include "compiler/graph/passes.h"
@@ -89,17 +90,15 @@ class ZeroPointPass {
         conv && std::any_of(n.attrs.Ints("pads").begin(), n.attrs.Ints("pads").end(),
                             [](int64_t p) { return p != 0; });
     const ConstantPtr zero = Const(n.inputs[2]);
-    if (zero_type.num_elements() != 1 || (!zero && padded)) {
+    if (zero_type.num_elements() != 1 || (padded && !(zero && zero->AllEqual(0)))) {
       // The sum keeps the zero point of x; that of w is folded all the same.
       if (n.inputs.size() <= 3) return std::nullopt;
       WHET_ASSIGN_OR_RETURN(const ValueId y,
                             b_.Emit(n.op->name, {n.inputs[0], w->value, n.inputs[2]}, n.attrs));
       return std::optional<ValueId>(y);
     }
-    Attrs attrs = n.attrs;
     const int64_t p = zero ? zero->Ints()[0] : 0;
-    if (padded) attrs.Set("pad_value", p);
-    WHET_ASSIGN_OR_RETURN(ValueId y, b_.Emit(n.op->name, {n.inputs[0], w->value}, attrs));
+    WHET_ASSIGN_OR_RETURN(ValueId y, b_.Emit(n.op->name, {n.inputs[0], w->value}, n.attrs));
     const auto channels = static_cast<int64_t>(w->sums.size());
     const Shape shape = conv ? Shape{channels, 1, 1} : Shape{channels};
     if (zero && p != 0) {

@@ -1,7 +1,8 @@
 // Blocks become guarded stores: iteration variables are replaced by their bindings, a reduction
 // combines with what is stored already. A select that only guards a padded read turns into a
 // condition on the whole step:
-//   acc + select(c, x, 0) * w   ->   if c: acc + x * w        (sum: adding 0 is left out)
+//   acc + select(c, x, 0) * w   ->   if c: acc + x * w        (sum: adding 0 is left out; also
+//                                                              where the select is converted first)
 //   max(acc, select(c, x, -inf)) ->  if c: max(acc, x)
 // unless the condition differs between the lanes of a vector, where a masked load is better.
 #include "compiler/loop/lower.h"
@@ -24,6 +25,10 @@ Expr TakeGuard(const Expr& e, Reducer r, const std::vector<Var>& lanes, Expr* gu
     }
     *guard = *guard ? expr::And(*guard, e->args[0]) : e->args[0];
     return e->args[1];
+  }
+  if (r == Reducer::kSum && e->kind == expr::Kind::kCast) {
+    const Expr taken = TakeGuard(e->args[0], r, lanes, guard);
+    return taken ? expr::Cast(e->dtype, taken) : nullptr;
   }
   if (r == Reducer::kSum && e->kind == expr::Kind::kBinary && e->binary == expr::BinaryOp::kMul) {
     for (int side = 0; side < 2; ++side) {

@@ -79,13 +79,18 @@ TEST(QuantizedPassTest, AComputedZeroPointBecomesAProductPerChannel) {
   EXPECT_EQ(Output(g, {{5, 6, 7, 8}, {3}}), (std::vector<double>{11, -8, 19, -12}));
 }
 
-TEST(QuantizedPassTest, PaddingHoldsTheZeroPoint) {
-  const std::string text =
-      "graph \"g\"\n  input x: u8[1,1,2,2]\n  const w: i8[1,1,3,3] = [1,2,3,4,5,6,7,8,9]\n"
-      "  const z: u8[] = [2]\n"
-      "  y: i32[1,1,2,2] = ConvInteger(x, w, z) {pads=[1,1,1,1]}\n  output \"y\" = y\n";
-  EXPECT_THAT(After(text, {"fold-zero-points"}), HasSubstr("pad_value=2, pads=[1,1,1,1]"));
-  ExpectSameResult(text, {"fold-zero-points"});
+TEST(QuantizedPassTest, PaddedConvolutionsKeepAZeroPointThatIsNotZero) {
+  for (const char* zero : {"2", "0"}) {
+    const std::string text =
+        std::string("graph \"g\"\n  input x: u8[1,1,2,2]\n  const z: u8[] = [") + zero +
+        "]\n  const w: u8[1,1,3,3] = [1,2,3,4,5,6,7,8,9]\n  const q: u8[] = [5]\n"
+        "  y: i32[1,1,2,2] = ConvInteger(x, w, z, q) {pads=[1,1,1,1]}\n  output \"y\" = y\n";
+    const std::string out = After(text, {"fold-zero-points"});
+    EXPECT_THAT(out, HasSubstr("i8[1,1,3,3] = [-4,-3,-2,-1,0,1,2,3,4]"));
+    EXPECT_THAT(out, HasSubstr(zero == std::string("2") ? "ConvInteger(x, weights, z)"
+                                                        : "ConvInteger(x, weights)"));
+    ExpectSameResult(text, {"fold-zero-points"});
+  }
 }
 
 TEST(QuantizedPassTest, APadOfIntegersGoesIntoTheWindow) {
