@@ -7,9 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <unordered_set>
 
+#include "compiler/frontend/bound_value.h"
 #include "compiler/ops/catalog.h"
+#include "compiler/support/names.h"
 #include "compiler/tflite/context.h"
 
 namespace whet::tflite {
@@ -128,7 +131,7 @@ class Importer {
   Status Inputs(Scope* scope) {
     const auto* inputs = scope->from->inputs();
     std::string names;
-    std::unordered_set<std::string> known;
+    std::set<std::string> known;
     for (uint32_t i = 0; i < SizeOfVector(inputs); ++i) {
       WHET_ASSIGN_OR_RETURN(TensorState * t, At(scope, inputs->Get(i)));
       names += (names.empty() ? "" : ", ") + t->name;
@@ -145,6 +148,12 @@ class Importer {
     for (const auto& [name, shape] : options_.shapes) {
       if (!known.count(name))
         Problem(InvalidArgument("--shape names '{}', which is no input; inputs: {}", name, names));
+    }
+    const std::vector<std::string> all(known.begin(), known.end());
+    for (const auto& [name, value] : options_.bind) {
+      if (!known.count(name))
+        Problem(InvalidArgument("--bind names '{}', which is no input{}; inputs: {}", name,
+                                Suggestion(name, all), names));
     }
     return OkStatus();
   }
@@ -163,6 +172,13 @@ class Importer {
           t->name, fmt::join(t->shape, ","));
     }
     WHET_RETURN_IF_ERROR(graph::CheckShape(t->dtype, t->shape));
+    if (auto bound = options_.bind.find(t->name); bound != options_.bind.end()) {
+      auto value = frontend::BoundValue(t->dtype, bound->second, t->shape);
+      if (!value.ok())
+        return Annotate(value.status(), fmt::format("--bind {}", bound->second.substr(0, 100)));
+      t->file = builder_.Constant(t->name, *std::move(value));
+      return OkStatus();
+    }
     t->file = builder_.Input(t->name, graph::TensorType::Of(t->dtype, t->shape));
     return OkStatus();
   }
@@ -337,6 +353,32 @@ class Importer {
       }
     }
     if (SizeOfVector(outputs) == 0) Problem(InvalidArgument("the model has no outputs"));
+    ExtraOutputs(scope, seen);
+  }
+
+  // --output: values by the names of their tensors, the first one of each.
+  void ExtraOutputs(Scope* scope, const std::unordered_set<std::string>& own) {
+    for (const std::string& name : options_.outputs) {
+      if (own.count(name)) continue;
+      std::vector<std::string> known;
+      const TensorState* found = nullptr;
+      for (const TensorState& t : scope->tensors) {
+        if (!t.computed() && !t.poisoned) continue;
+        known.push_back(t.name);
+        if (found == nullptr && t.name == name) found = &t;
+      }
+      if (found == nullptr) {
+        Problem(InvalidArgument("--output names '{}', which is no value of the model{}", name,
+                                Suggestion(name, known)));
+        continue;
+      }
+      auto v = Result(scope, static_cast<int32_t>(found - scope->tensors.data()));
+      if (v.ok()) {
+        builder_.Output(name, *v);
+      } else if (v.status().code() != absl::StatusCode::kCancelled) {
+        Problem(Annotate(v.status(), fmt::format("--output {}", name)));
+      }
+    }
   }
 
  public:

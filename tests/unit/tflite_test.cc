@@ -732,6 +732,33 @@ TEST(TfliteShapes, TheFlagSetsAnInputsShape) {
   EXPECT_THAT(ErrorOf(file, options), HasSubstr("--shape names 'z', which is no input; inputs: x"));
 }
 
+TEST(TfliteOptions, InputsAreBoundAndValuesGivenOut) {
+  TestTflite m;
+  const int x = m.Tensor("x", {2}), k = m.Tensor("k", {1}), a = m.Tensor("a", {2});
+  const int y = m.Tensor("y", {2});
+  m.Op(BuiltinOperator::ADD, {x, k}, {a});
+  m.Op(BuiltinOperator::RELU, {a}, {y});
+  const std::string file = m.Inputs({x, k}).Outputs({y}).Finish();
+  frontend::ImportOptions options;
+  options.bind["k"] = "0.5";
+  options.outputs = {"a", "y"};
+  auto g = ImportBytes(file, options);
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->inputs.size(), 1U);
+  ASSERT_EQ(g->outputs.size(), 2U);
+  EXPECT_EQ(g->outputs[1].name, "a");
+  auto e = graph::EvaluateModel(*g, {{DType::kF32, {2}, {-1, 1}, {}}});
+  ASSERT_TRUE(e.ok()) << e.status();
+  EXPECT_THAT(e->values[g->outputs[1].value].value, ElementsAre(-0.5, 1.5));
+  EXPECT_THAT(e->values[g->outputs[0].value].value, ElementsAre(0, 1.5));
+  options.bind = {{"k", "half"}, {"kk", "1"}};
+  options.outputs = {"b"};
+  const std::string error = ErrorOf(file, options);
+  EXPECT_THAT(error, HasSubstr("'half' is not a number"));
+  EXPECT_THAT(error, HasSubstr("--bind names 'kk', which is no input"));
+  EXPECT_THAT(error, HasSubstr("--output names 'b', which is no value of the model"));
+}
+
 // ---- the seam
 
 TEST(Frontends, AreChosenByContent) {
