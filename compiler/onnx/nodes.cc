@@ -204,14 +204,14 @@ Status Importer::ImportNode(NodeProto& n, Scope& scope) {
   if (n.output_size() > kMaxOutputs) return ResourceExhausted("{} outputs", n.output_size());
   if (auto f = functions_.find(FunctionKey(n.domain(), n.op_type())); f != functions_.end())
     return Call(*f->second, n, scope);
-  if (!n.domain().empty() && n.domain() != "ai.onnx") {
-    unsupported_ = true;
-    return Unimplemented("operators of domain '{}' are not supported", n.domain());
-  }
-  const graph::OpRecord* op = graph_.catalog->Find(n.op_type());
+  // Operators of another domain have its name in front.
+  const bool standard = n.domain().empty() || n.domain() == "ai.onnx";
+  const graph::OpRecord* op =
+      graph_.catalog->Find(standard ? n.op_type() : n.domain() + "." + n.op_type());
   if (op == nullptr || !op->importable) {
     unsupported_ = true;
-    return Unimplemented("the operator is not supported");
+    return standard ? Unimplemented("the operator is not supported")
+                    : Unimplemented("the operator of domain '{}' is not supported", n.domain());
   }
   WHET_ASSIGN_OR_RETURN(std::vector<ValueId> inputs, ReadInputs(n, scope, op->takes_lists));
   std::vector<bool> wanted;

@@ -1,5 +1,6 @@
 // Operators that the importer writes with other ones: small models of one node, evaluated, against
 // answers worked out here. Forms of operator sets that published test data does not reach.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pointwise;
 using testing_support::TestModel;
+using Shape = std::vector<int64_t>;
 using Values = std::vector<double>;
 
 constexpr size_t kMaxOutputs = 3;  // of the models here
@@ -393,6 +395,102 @@ TEST(LossTest, IgnoredTargetsHaveNoWeight) {
   bad.Node("NegativeLogLikelihoodLoss", {"x", "t"}, {"y"});
   bad.Output("y");
   EXPECT_THAT(ErrorOf(bad), HasSubstr("target [2] for input [3,2]"));
+}
+
+// Operators that quantization tools write in a domain of their own.
+class ContribModel {
+ public:
+  ContribModel() : m_(13) {}
+  std::string Q(DType t, const Shape& shape, const Values& v) {
+    const std::string name = fmt::format("c{}", count_++);
+    m_.Constant(name, t, shape, v);
+    return name;
+  }
+  std::string Scale(double v) { return Q(DType::kF32, {}, {v}); }
+  std::string Zero(double v) { return Q(DType::kU8, {}, {v}); }
+  void Input(const Shape& shape, DType t = DType::kU8) { m_.Input("x", shape, t); }
+  TestModel::NodeWriter Node(const std::string& op, const std::vector<std::string>& inputs) {
+    auto node = m_.Node(op, inputs, {"y"});
+    m_.proto().mutable_graph()->mutable_node(0)->set_domain("com.microsoft");
+    m_.Output("y");
+    return node;
+  }
+  const TestModel& model() const { return m_; }
+
+ private:
+  TestModel m_;
+  int count_ = 0;
+};
+
+TEST(ContribQuantizedTest, ElementwiseOperatorsDequantizeAndQuantize) {
+  for (const char* op : {"QLinearAdd", "QLinearMul"}) {
+    ContribModel m;
+    m.Input({2});
+    m.Node(op, {"x", m.Scale(0.5), m.Zero(10), m.Q(DType::kU8, {2}, {4, 6}), m.Scale(1), m.Zero(4),
+                m.Scale(0.5), m.Zero(1)});
+    EXPECT_THAT(Outputs(m.model(), {{10, 20}})[0],
+                op == std::string("QLinearAdd") ? ElementsAre(1, 15) : ElementsAre(1, 21));
+  }
+  ContribModel m;
+  m.Input({2});
+  m.Node("QLinearLeakyRelu", {"x", m.Scale(0.5), m.Zero(10), m.Scale(0.5), m.Zero(8)})
+      .Float("alpha", 0.5);
+  EXPECT_THAT(Outputs(m.model(), {{6, 14}})[0], ElementsAre(6, 12));
+  ContribModel concat;
+  concat.Input({2});
+  concat
+      .Node("QLinearConcat", {concat.Scale(0.5), concat.Zero(1), "x", concat.Scale(1),
+                              concat.Zero(3), "x", concat.Scale(0.5), concat.Zero(0)})
+      .Int("axis", 0);
+  EXPECT_THAT(Outputs(concat.model(), {{3, 5}})[0], ElementsAre(1, 5, 4, 6));
+}
+
+TEST(ContribQuantizedTest, PoolsMayHaveChannelsLast) {
+  for (int64_t last : {0, 1}) {
+    ContribModel m;
+    m.Input(last ? Shape{1, 1, 2, 2} : Shape{1, 2, 1, 2});
+    m.Node("QLinearGlobalAveragePool", {"x", m.Scale(1), m.Zero(0), m.Scale(0.5), m.Zero(0)})
+        .Int("channels_last", last);
+    EXPECT_THAT(Outputs(m.model(), {last ? Values{2, 10, 6, 20} : Values{2, 6, 10, 20}})[0],
+                ElementsAre(8, 30));
+  }
+}
+
+TEST(ContribQuantizedTest, ProductsScaleTheirSums) {
+  for (bool quantized : {false, true}) {
+    ContribModel m;
+    m.Input({1, 2});
+    std::vector<std::string> in = {"x",
+                                   m.Scale(0.5),
+                                   m.Zero(1),
+                                   m.Q(DType::kI8, {2, 2}, {1, 2, 3, -1}),
+                                   m.Q(DType::kF32, {2}, {1, 2}),
+                                   m.Q(DType::kI8, {2}, {0, 0}),
+                                   m.Q(DType::kI32, {2}, {2, 4})};
+    if (quantized) in.insert(in.end(), {m.Scale(0.5), m.Zero(100)});
+    m.Node("QGemm", in).Int("transB", 1);
+    EXPECT_THAT(Outputs(m.model(), {{3, 5}})[0],
+                quantized ? ElementsAre(112, 112) : ElementsAre(6, 6));
+  }
+  ContribModel m;
+  m.Input({1, 2});
+  m.Node("MatMulIntegerToFloat",
+         {"x", m.Q(DType::kI8, {2, 2}, {1, 3, 2, -1}), m.Scale(0.5), m.Q(DType::kF32, {2}, {1, 2}),
+          m.Zero(1), "", m.Q(DType::kF32, {2}, {0.25, 0})});
+  EXPECT_THAT(Outputs(m.model(), {{3, 5}})[0], ElementsAre(5.25, 2));
+  ContribModel dynamic;
+  dynamic.Input({1, 2}, DType::kF32);
+  dynamic.Node("DynamicQuantizeMatMul", {"x", dynamic.Q(DType::kI8, {2, 1}, {1, 2}),
+                                         dynamic.Scale(0.5), "", dynamic.Q(DType::kF32, {1}, {1})});
+  EXPECT_THAT(Outputs(dynamic.model(), {{0, 255}})[0], ElementsAre(256));
+}
+
+TEST(ContribQuantizedTest, OtherOperatorsOfTheDomainAreRefusedByName) {
+  ContribModel m;
+  m.Input({2});
+  m.Node("Frobnicate", {"x"});
+  EXPECT_THAT(ErrorOf(m.model()),
+              HasSubstr("the operator of domain 'com.microsoft' is not supported"));
 }
 
 }  // namespace
