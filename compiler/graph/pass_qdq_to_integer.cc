@@ -29,8 +29,8 @@ constexpr double kBiasAbsolute = 1e-3;
 constexpr double kFinerThan = 1.0 / 256;
 
 // What copies elements of its first input and makes none of its own.
-constexpr std::string_view kMoves[] = {"DepthToSpace", "Expand",       "Gather", "Reshape",
-                                       "Slice",        "SpaceToDepth", "Tile",   "Transpose"};
+constexpr std::string_view kMoves[] = {"BorderPad", "DepthToSpace",  "Expand", "Gather",
+                                       "Reshape",   "ResizeNearest", "Slice",  "Transpose"};
 
 // A DequantizeLinear of 8-bit integers.
 struct Dequantized {

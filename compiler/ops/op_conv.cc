@@ -372,6 +372,7 @@ const OpRecord& OpConvInteger() {
   static const OpRecord op = [] {
     OpRecord r = OpConv();
     r.name = "ConvInteger";
+    r.note = "one or two spatial axes";
     r.max_inputs = 4;
     r.input_names = {"x", "w", "x_zero", "w_zero"};
     r.types = IntegerOperands();
