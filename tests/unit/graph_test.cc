@@ -363,6 +363,22 @@ TEST(PassTest, TransposesSinkAndCancel) {
             "Neg Concat Transpose");
 }
 
+TEST(PassTest, DepthToSpaceSinksBelowWhatFollowsAConvolution) {
+  for (int groups : {1, 2}) {
+    const std::string text = Chain(
+        "f32[1,8,2,3]",
+        fmt::format(
+            "  const s: f32[2] = [1.5,2.5]\n  const m: f32[2] = [0.25,-1.0]\n  const v: f32[2] "
+            "= [4.0,0.25]\n  d: f32[1,2,4,6] = DepthToSpace(x) {{block=[2,2], groups={}, "
+            "starts=[0,0], sizes=[4,6]}}\n  n: f32[1,2,4,6] = BatchNormalization(d, s, m, m, "
+            "v)\n  a: f32[1,2,4,6] = Add(slope, n)\n  p: f32[1,2,4,6] = Mul(a, half)\n  y: "
+            "f32[1,2,4,6] = Relu(p)\n",
+            groups));
+    EXPECT_EQ(OpsAfter(text, {"sink-depth-to-space"}),
+              "BatchNormalization Add Mul Relu DepthToSpace");
+  }
+}
+
 TEST(PassTest, ReshapesSinkBehindElementwiseOperators) {
   const std::vector<std::string> passes = {"sink-reshapes", "remove-identities",
                                            "remove-dead-nodes"};
