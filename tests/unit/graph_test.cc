@@ -269,6 +269,11 @@ TEST(PassTest, RecognizesActivationsInEverySpelling) {
             "PRelu");
   EXPECT_EQ(becomes("r = Max(x, zero);q = Min(x, zero);m = Mul(slope, q);y = Add(m, r);"), "PRelu");
   EXPECT_EQ(becomes("a = Mul(x, one);b = Add(a, zero);y = Pow(b, two);"), "Mul");
+  const std::string erf = "d = Div(x, root);e = Erf(d);a = Add(e, one);";
+  EXPECT_EQ(becomes(erf + "m = Mul(x, a);y = Mul(m, half);"), "Gelu");
+  EXPECT_EQ(becomes(erf + "h = Mul(x, half);y = Mul(a, h);"), "Gelu");
+  EXPECT_EQ(becomes(erf + "h = Mul(a, half);y = Mul(x, h);"), "Gelu");
+  EXPECT_EQ(becomes(erf + "m = Mul(x, a);y = Mul(m, six);"), "Div Erf Add Mul Mul");
 }
 
 TEST(PassTest, RecognizesReductions) {
