@@ -88,16 +88,19 @@ T GridPosition(const GridSpec& s, const Ops& o, size_t d, const T& g) {
   T p = s.align ? (g + o.Number(1)) * o.Number((n - 1) / 2)
                 : ((g + o.Number(1)) * o.Number(n) - o.Number(1)) * o.Number(0.5);
   if (s.mode == GridMode::kNearest) p = o.Round(p);
-  if (s.padding == GridPadding::kBorder) return o.Bound(p, 0, n - 1);
+  const bool cubic = s.mode == GridMode::kCubic;
   if (s.padding == GridPadding::kReflection) {
     // There and back again between the outermost pixels, or their outer edges.
     const double low = s.align ? 0 : -0.5, length = s.align ? n - 1 : n;
     if (length == 0) return o.Number(0);
     const T t = p - o.Number(low);
     const T m = t - o.Number(2 * length) * o.Floor(t * o.Number(0.5 / length));
+    // Taps of cubic sums turn round one by one.
+    if (cubic) return o.Bound(m + o.Number(low), low, low + 2 * length);
     p = o.Min(m, o.Number(2 * length) - m) + o.Number(low);
     return o.Bound(p, low, low + length);
   }
+  if (s.padding == GridPadding::kBorder && !cubic) return o.Bound(p, 0, n - 1);
   return o.Bound(p, -4, n + 3);
 }
 

@@ -1,5 +1,6 @@
-// Operators that index, resample, pad and pool, and convolutions, as models have them: what importing
-// makes of them computes what their definitions say. The nodes are made without a model file.
+// Operators that index, resample, pad and pool, and convolutions, as models have them: what
+// importing makes of them computes what their definitions say. The nodes are made without a model
+// file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
