@@ -124,13 +124,14 @@ const OpRecord& OpMatMul() {
     r.kind = FusionKind::kOutFusable;
     r.min_inputs = r.max_inputs = 2;
     r.input_names = {"a", "b"};
-    r.types = {DType::kF32, DType::kF64, DType::kI32, DType::kI64};
+    r.types = {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU32, DType::kU64};
     r.import = ImportMatMul;
     r.infer = InferMatMul;
     r.te = TeMatMul;
     r.reference = ReferenceMatMul;
     r.flops = [](const OpView& v) { return 2 * v.out[0]->num_elements() * v.in[0]->shape.back(); };
     r.range = [](const OpView& v, int input) {
+      if (IsUnsigned(v.in[0]->dtype)) return graph::InputRange{0, 16};
       if (!IsFloat(v.in[0]->dtype)) return graph::InputRange{-8, 8};
       const double s =
           input == 1

@@ -538,7 +538,7 @@ std::vector<Sample> Samples() {
     s.push_back({{"f32[2,3,4]"}, fmt::format("{}.1(0) {{axes=[0,2], keepdims=0}}", reduce)});
   }
   for (const char* reduce : {"ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"}) {
-    for (const char* type : {"i8", "u8", "i32", "i64"})
+    for (const char* type : {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"})
       s.push_back({{fmt::format("{}[3,4]", type)}, fmt::format("{}.1(0) {{axes=[1]}}", reduce)});
   }
   for (const char* arg : {"ArgMax", "ArgMin"}) {
@@ -574,6 +574,8 @@ std::vector<Sample> Samples() {
   s.push_back({{"f32[2,3,4,4]", "const f32[3]", "const f32[3]", "const f32[3]", "const f32[3]"},
                "BatchNormalization.1(0, 1, 2, 3, 4) {epsilon=0.001}"});
   s.push_back({{"f32[3,4]", "const f32[4,5]"}, "MatMul.1(0, 1)"});
+  for (const char* type : {"i32", "i64", "u32", "u64"})
+    s.push_back({{fmt::format("{}[3,4]", type), fmt::format("{}[4,5]", type)}, "MatMul.1(0, 1)"});
   s.push_back({{"f32[2,1,3,4]", "f32[5,4,2]"}, "MatMul.1(0, 1)"});
   s.push_back({{"f32[4,3]", "const f32[5,4]", "const f32[5]"},
                "Gemm.1(0, 1, 2) {alpha=0.5, beta=2.0, transA=1, transB=1}"});
