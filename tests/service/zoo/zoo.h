@@ -51,8 +51,7 @@ static const whet_model zoo_model = {.size = sizeof(whet_model),
                                      .packed_bytes = 0,
                                      .constants = 0,
                                      .constants_bytes = 0,
-                                     .n_dims = 0,
-                                     .reserved = 0};
+                                     .n_dims = 0};
 
 __attribute__((visibility("default"))) const whet_model* whet_model_zoo_v1(void) {
   return &zoo_model;
