@@ -398,8 +398,6 @@ class Importer {
 };
 
 StatusOr<Graph> ImportBuffer(std::string_view bytes, const ImportOptions& options) {
-  if (!options.bind.empty() || !options.outputs.empty())
-    return Unimplemented("--bind and --output are for ONNX models");
   if (bytes.empty()) return InvalidArgument("the file is empty");
   if (static_cast<int64_t>(bytes.size()) > kMaxFileBytes)
     return ResourceExhausted("{} bytes exceed the limit of {}", bytes.size(), kMaxFileBytes);
