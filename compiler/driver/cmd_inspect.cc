@@ -86,12 +86,15 @@ class InspectVerb : public Verb {
           {{"name", m.steps[i].label}, {"workload", m.kernels[m.steps[i].kernel].workload}});
     Json metadata = Json::parse(m.metadata, nullptr, false);
     if (metadata.is_discarded()) metadata = m.metadata;
+    Json further = Json::array();  // sets of input shapes
+    for (const auto& v : model->variants()) further.push_back(TensorsJson(v->inputs()));
     const Json json = {{"kind", "artifact"},
                        {"name", m.name},
                        {"target", m.target},
                        {"features", m.features},
                        {"inputs", TensorsJson(model->inputs())},
                        {"outputs", TensorsJson(model->outputs())},
+                       {"further_inputs", further},
                        {"kernels", m.n_kernels},
                        {"tasks", tasks},
                        {"arena_bytes", m.arena_bytes},
@@ -102,6 +105,7 @@ class InspectVerb : public Verb {
       fmt::print("artifact '{}' for {}\n", m.name, m.target);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
+      for (const Json& inputs : further) PrintValues("or input", inputs);
       fmt::print("memory   arena {}, packed weights {}, constants {}\n",
                  BytesText(static_cast<double>(m.arena_bytes)),
                  BytesText(static_cast<double>(m.packed_bytes)),

@@ -23,8 +23,9 @@ Status Parse(std::string_view bytes, ModelProto* model) {
   // A damaged file is reported once, by us, and not a second time by the library on standard error.
   google::protobuf::LogSilencer quiet;
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return InvalidArgument("it is no ONNX model, or it is truncated or damaged ({} bytes)",
-                           bytes.size());
+    return InvalidArgument(
+        "it is no ONNX model, or it is truncated, damaged or nested too deeply ({} bytes)",
+        bytes.size());
   }
   return OkStatus();
 }

@@ -100,18 +100,22 @@ TEST(ImportIfTest, ProblemsNameThePlace) {
 }
 
 TEST(ImportIfTest, NestingIsLimited) {
-  TestModel inner = Branch("Neg");
-  for (int i = 0; i < 20; ++i) {
-    TestModel outer;
-    outer.Node("If", {"flag"}, {"y"})
-        .Graph("then_branch", inner)
-        .Graph("else_branch", Branch("Abs"));
-    outer.Output("y");
-    inner = outer;
-  }
   ImportOptions options;
   options.bind["flag"] = "1";
-  EXPECT_TRUE(ImportBytes(IfModel(inner, Branch("Abs")).Serialize(), options).ok());
+  for (const int depth : {20, 60}) {
+    TestModel inner = Branch("Neg");
+    for (int i = 0; i < depth; ++i) {
+      TestModel outer;
+      outer.Node("If", {"flag"}, {"y"})
+          .Graph("then_branch", inner)
+          .Graph("else_branch", Branch("Abs"));
+      outer.Output("y");
+      inner = outer;
+    }
+    const auto g = ImportBytes(IfModel(inner, Branch("Abs")).Serialize(), options);
+    EXPECT_EQ(g.ok(), depth == 20);
+    if (!g.ok()) EXPECT_THAT(Message(g.status()), HasSubstr("nested too deeply"));
+  }
 }
 
 // sum of i * x over the iterations, each partial sum a scan output
