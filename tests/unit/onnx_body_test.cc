@@ -114,7 +114,9 @@ TEST(ImportIfTest, NestingIsLimited) {
     }
     const auto g = ImportBytes(IfModel(inner, Branch("Abs")).Serialize(), options);
     EXPECT_EQ(g.ok(), depth == 20);
-    if (!g.ok()) EXPECT_THAT(Message(g.status()), HasSubstr("nested too deeply"));
+    if (!g.ok()) {
+      EXPECT_THAT(Message(g.status()), HasSubstr("nested too deeply"));
+    }
   }
 }
 
