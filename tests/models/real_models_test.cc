@@ -160,7 +160,7 @@ Found BestFace(const Artifact& a, int size) {
   return best;
 }
 
-void ExpectFace(const std::string& file, int size, double score) {
+void ExpectFace(const std::string& file, int size, double score, double y) {
   const Artifact a(kFace + file, {});
   ASSERT_TRUE(a.ok());
   const Image seen = driver::Resize(Cut(Picture("astronaut.png"), 100, 0, 356, 256), size, size);
@@ -171,18 +171,18 @@ void ExpectFace(const std::string& file, int size, double score) {
   const Found face = BestFace(a, size);
   EXPECT_NEAR(face.score, score, 0.002);
   EXPECT_NEAR(face.x, 0.486, 0.01);
-  EXPECT_NEAR(face.y, 0.493, 0.01);
+  EXPECT_NEAR(face.y, y, 0.01);
 }
 
 TEST(RealModels, BlazeFace128FindsTheAstronaut) {
   SKIP_WITHOUT(std::string(kFace) + "face_detection_front_128x128_barracuda.onnx",
                std::string(kPictures) + "astronaut.png")
-  ExpectFace("face_detection_front_128x128_barracuda.onnx", 128, 0.944);
+  ExpectFace("face_detection_front_128x128_barracuda.onnx", 128, 0.944, 0.493);
 }
 TEST(RealModels, BlazeFace256FindsTheAstronaut) {
   SKIP_WITHOUT(std::string(kFace) + "face_detection_back_256x256_barracuda.onnx",
                std::string(kPictures) + "astronaut.png")
-  ExpectFace("face_detection_back_256x256_barracuda.onnx", 256, 0.884);
+  ExpectFace("face_detection_back_256x256_barracuda.onnx", 256, 0.884, 0.479);
 }
 
 // ---- M-LSD
