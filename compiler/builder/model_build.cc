@@ -7,16 +7,16 @@ namespace {
 
 // Of the model itself or, with `first`, of a variant of it. Either message has tensors and steps.
 template <typename Graph>
-Status ReadGraph(const Graph& g, size_t tasks, const codegen::ModelGraph* first,
+Status ReadGraph(Graph& g, size_t tasks, const codegen::ModelGraph* first,
                  codegen::ModelGraph& graph) {
-  for (const v1::ModelTensor& t : g.tensors()) {
+  for (v1::ModelTensor& t : *g.mutable_tensors()) {
     codegen::ModelTensor out;
     out.kind = static_cast<codegen::TensorKind>(t.kind());
     out.dtype = static_cast<DType>(t.dtype());
     out.shape.assign(t.shape().begin(), t.shape().end());
     out.bytes = t.bytes_size();
     out.name = t.name();
-    out.data = t.data();
+    out.data = std::move(*t.mutable_data());
     if (t.same_as() > 0) {
       if (first == nullptr || t.same_as() > first->tensors.size())
         return InvalidArgument("a constant is that of tensor {}", t.same_as());
@@ -47,7 +47,7 @@ Status ReadGraph(const Graph& g, size_t tasks, const codegen::ModelGraph* first,
 
 }  // namespace
 
-StatusOr<codegen::ModelStats> BuildModelOf(const v1::ModelBuildRequest& request) {
+StatusOr<codegen::ModelStats> BuildModelOf(v1::ModelBuildRequest request) {
   codegen::ModelSpec spec;
   spec.name = request.name();
   spec.metadata = request.metadata();
@@ -61,9 +61,9 @@ StatusOr<codegen::ModelStats> BuildModelOf(const v1::ModelBuildRequest& request)
     spec.tasks.push_back(std::move(out));
   }
   WHET_RETURN_IF_ERROR(ReadGraph(request, spec.tasks.size(), nullptr, spec));
-  for (const v1::ModelGraph& g : request.variants())
+  for (v1::ModelGraph& g : *request.mutable_variants())
     WHET_RETURN_IF_ERROR(ReadGraph(g, spec.tasks.size(), &spec, spec.variants.emplace_back()));
-  return codegen::BuildModel(spec, request.out_path());
+  return codegen::BuildModel(std::move(spec), request.out_path());
 }
 
 }  // namespace whet::builder

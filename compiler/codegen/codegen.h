@@ -8,8 +8,10 @@
 //   LinkShared       objects -> shared library, in process by lld
 #pragma once
 #include <cstdint>
+#include <fstream>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/loop/lower.h"
@@ -93,8 +95,22 @@ StatusOr<ObjectCode> GenerateObject(
     const std::function<ModelDesc(const ObjectCode&)>& describe = nullptr);
 StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target);
 
-// A relocatable with one 64-byte aligned read-only section and a hidden symbol at its start.
-std::string DataObject(const std::string& symbol, const std::string& bytes, const Target& target);
+// Writes a relocatable with one 64-byte aligned read-only section and a hidden symbol at its start,
+// piece by piece, so that weights are not held in memory a second time.
+class DataObject {
+ public:
+  DataObject(std::string path, std::string symbol, const Target& target);
+  // Where the piece begins in the section, a multiple of 64. A failed write shows in Finish.
+  int64_t Append(std::string_view bytes);
+  Status Finish();  // once, at the end
+  int64_t size() const { return size_; }
+
+ private:
+  const std::string path_, symbol_;
+  const uint16_t machine_;
+  std::ofstream out_;
+  int64_t size_ = 0;
+};
 
 // Files on disk in, shared library out. `exported` stays visible, nothing else does.
 Status LinkShared(const std::vector<std::string>& object_paths, const std::string& exported,

@@ -147,23 +147,22 @@ class Prepacker {
   Status load_status_ = OkStatus();
 };
 
+constexpr char kConstants[] = "whet_constants";  // symbol of the section
+
 // Bytes of all constants, each content once.
 class ConstantSection {
  public:
+  explicit ConstantSection(DataObject& object) : object_(object) {}
   int64_t Add(const std::string& bytes) {
-    const Fingerprint f = FingerprintOf(bytes);
-    auto [it, fresh] = offsets_.try_emplace({f, bytes.size()}, static_cast<int64_t>(bytes_.size()));
-    if (fresh) {
-      bytes_ += bytes;
-      bytes_.resize(Aligned(static_cast<int64_t>(bytes_.size())), '\0');
-    }
+    auto [it, fresh] = offsets_.try_emplace({FingerprintOf(bytes), bytes.size()}, object_.size());
+    if (fresh) object_.Append(bytes);
     return it->second;
   }
-  const std::string& bytes() const { return bytes_; }
+  int64_t size() const { return object_.size(); }
 
  private:
+  DataObject& object_;
   std::map<std::pair<Fingerprint, size_t>, int64_t> offsets_;
-  std::string bytes_;
 };
 
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target& target) {
@@ -347,8 +346,8 @@ StatusOr<ModelDesc> Assemble(const ModelSpec& spec, const std::vector<BuiltTask>
     all.push_back(assembler.TakeDesc());
   }
   for (ModelDesc& d : all) {
-    d.constants_bytes = static_cast<int64_t>(constants.bytes().size());
-    if (d.constants_bytes) d.constants_symbol = "whet_constants";
+    d.constants_bytes = constants.size();
+    if (d.constants_bytes) d.constants_symbol = kConstants;
   }
   ModelDesc first = std::move(all[0]);
   first.variants.assign(std::make_move_iterator(all.begin() + 1),
@@ -388,7 +387,7 @@ int64_t PlanMemory(const std::vector<Lifetime>& buffers, std::vector<int64_t>* o
   return total;
 }
 
-StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_path) {
+StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path) {
   TempDir dir;
   if (dir.path.empty())
     return Unavailable("cannot make a temporary directory: {}", std::strerror(errno));
@@ -406,17 +405,18 @@ StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_pa
     tasks.push_back(std::move(*built));
   }
   Prepacker prepacker(tasks, objects, spec.target, dir.path);
-  ConstantSection constants;
+  DataObject data(dir.path + "/constants.o", kConstants, spec.target);
+  ConstantSection constants(data);
   WHET_ASSIGN_OR_RETURN(const ModelDesc desc, Assemble(spec, tasks, prepacker, constants));
   stats.constant_bytes = desc.constants_bytes;
   stats.arena_bytes = desc.arena_bytes;
   for (const ModelDesc& v : desc.variants)
     stats.arena_bytes = std::max(stats.arena_bytes, v.arena_bytes);
-  if (stats.constant_bytes) {
-    objects.push_back(dir.path + "/constants.o");
-    WHET_RETURN_IF_ERROR(
-        WriteFile(objects.back(), DataObject("whet_constants", constants.bytes(), spec.target)));
-  }
+  WHET_RETURN_IF_ERROR(data.Finish());
+  if (stats.constant_bytes) objects.push_back(dir.path + "/constants.o");
+  // The linker maps the same bytes twice, as its input and as its output.
+  spec.tensors.clear();
+  spec.variants.clear();
   WHET_ASSIGN_OR_RETURN(std::string descriptor, GenerateModel(desc, spec.target));
   objects.push_back(dir.path + "/model.o");
   WHET_RETURN_IF_ERROR(WriteFile(objects.back(), descriptor));

@@ -65,7 +65,7 @@ struct ModelStats {
 
 // Writes `out_path` (via a temporary beside it). Errors: a trace that does not replay (names the
 // task), an unwritable path.
-StatusOr<ModelStats> BuildModel(const ModelSpec& spec, const std::string& out_path);
+StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path);
 
 // Offsets for buffers that live during [first, last] steps so that no two that are alive together
 // overlap; returns the total. Greedy by size, largest first (Pisarchyk and Lee 2020), ties by

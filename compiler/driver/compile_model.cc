@@ -1,11 +1,13 @@
 #include "compiler/driver/compile_model.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -56,7 +58,14 @@ struct Descriptor {
   const int fd;
 };
 
-StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
+int64_t ResidentBytes() {
+  int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// The reply's peak_bytes are those of both processes while the builder runs.
+StatusOr<v1::ModelBuildReply> RunBuilder(v1::ModelBuildRequest request) {
   WHET_ASSIGN_OR_RETURN(const int in_fd, NamelessFile());
   const Descriptor in(in_fd);
   WHET_ASSIGN_OR_RETURN(const int out_fd, NamelessFile());
@@ -65,6 +74,10 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
     return Unavailable("cannot write {} bytes of a temporary file in '{}'; is the disk full?",
                        request.ByteSizeLong(), std::filesystem::temp_directory_path().string());
   }
+  const std::string out_path = request.out_path();
+  request = {};  // the weights are in the file
+  malloc_trim(0);
+  const int64_t held = ResidentBytes();
   const ScratchFolder scratch;
   if (scratch.path.empty())
     return Unavailable("cannot make a temporary folder in '{}'",
@@ -76,7 +89,7 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
   spawn.fds = {{in.fd, 3}, {out.fd, 4}};
   spawn.stdout_to_stderr = true;
   WHET_ASSIGN_OR_RETURN(Subprocess child, Subprocess::Spawn(spawn));
-  const std::string partial = fmt::format("{}.{}.partial", request.out_path(), child.pid());
+  const std::string partial = fmt::format("{}.{}.partial", out_path, child.pid());
   std::optional<int> status;
   while (!status && !Interrupted()) status = child.Wait(MonotonicNs() + 50 * kMillisecond);
   if (Interrupted() && status != 0) {
@@ -90,6 +103,7 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
                     status ? DescribeWaitStatus(*status) : "did not end");
   }
   if (!reply.ok()) return Status(static_cast<absl::StatusCode>(reply.code()), reply.message());
+  reply.set_peak_bytes(reply.peak_bytes() + held);
   return reply;
 }
 
@@ -97,7 +111,7 @@ StatusOr<v1::ModelBuildReply> RunBuilder(const v1::ModelBuildRequest& request) {
 
 StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  WHET_ASSIGN_OR_RETURN(const std::vector<PreparedModel> sets, PrepareSets(options));
+  WHET_ASSIGN_OR_RETURN(std::vector<PreparedModel> sets, PrepareSets(options));
   const PreparedModel& m = sets[0];
   ModelOptions lookup = options;
   if (!options.use_records) lookup.db.clear(), lookup.server.clear();
@@ -116,7 +130,8 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   WHET_RETURN_IF_ERROR(FillModelRequest(m.graph, m.partition, traces, request));
   for (size_t i = 1; i < sets.size(); ++i)
     WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request));
-  WHET_ASSIGN_OR_RETURN(v1::ModelBuildReply reply, RunBuilder(request));
+  sets.clear();  // the request has the weights now
+  WHET_ASSIGN_OR_RETURN(v1::ModelBuildReply reply, RunBuilder(std::move(request)));
 
   rusage own{};
   getrusage(RUSAGE_SELF, &own);

@@ -137,7 +137,7 @@ Status BuildArtifact(graph::Graph& g, const std::string& path) {
   request.set_out_path(path);
   const std::vector<std::string> default_schedules(p.tasks.size());
   WHET_RETURN_IF_ERROR(driver::FillModelRequest(g, p, default_schedules, request));
-  return builder::BuildModelOf(request).status();
+  return builder::BuildModelOf(std::move(request)).status();
 }
 
 struct Free {

@@ -50,16 +50,17 @@ TEST(ModelVariantsTest, OneLibraryForSeveralShapes) {
   request.set_target(Target::Host().ToString());
   std::string folder = std::filesystem::temp_directory_path() / "whet-variants-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  request.set_out_path(folder + "/m.so");
+  const std::string path = folder + "/m.so";
+  request.set_out_path(path);
   ASSERT_TRUE(driver::FillModelRequest(small->graph, small->partition, {"", ""}, request).ok());
   ASSERT_TRUE(driver::AddModelVariant(large->graph, large->partition, request).ok());
   // The weights are sent once.
   for (const v1::ModelTensor& t : request.variants(0).tensors()) EXPECT_TRUE(t.data().empty());
-  const auto stats = builder::BuildModelOf(request);
+  const auto stats = builder::BuildModelOf(std::move(request));
   ASSERT_TRUE(stats.ok()) << stats.status();
 
   std::string error;
-  const auto model = Model::Load(request.out_path(), &error);
+  const auto model = Model::Load(path, &error);
   std::filesystem::remove_all(folder);
   ASSERT_TRUE(model) << error;
   ASSERT_EQ(model->variants().size(), 1u);

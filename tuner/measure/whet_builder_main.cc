@@ -87,7 +87,7 @@ int ModelMain(const char* path, const char* reply_path) {
   if (!in || !request.ParseFromIstream(&in)) {
     st = InvalidArgument("'{}' is not a model build request", path);
   } else {
-    auto stats = builder::BuildModelOf(request);
+    auto stats = builder::BuildModelOf(std::move(request));
     st = stats.status();
     if (stats.ok()) {
       reply.set_code_bytes(stats->code_bytes);
