@@ -6,8 +6,8 @@
 
 namespace whet::builder {
 
-// Writes request.out_path(); takes the weights out of the request. Errors: those of codegen::BuildModel; InvalidArgument for a text that
-// does not parse or an index out of range.
+// Writes request.out_path(); takes the weights out of the request. Errors: those of
+// codegen::BuildModel; InvalidArgument for a text that does not parse or an index out of range.
 StatusOr<codegen::ModelStats> BuildModelOf(v1::ModelBuildRequest request);
 
 }  // namespace whet::builder

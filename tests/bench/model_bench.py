@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Figures of whole models: how long and in how much memory they compile, how large the artifact is, how fast it loads.
+"""Figures of whole models: how long and in how much memory they compile, how large the artifact is, how fast it loads, what
+memory activations take, how many kernels run and how many of them only copy a tensor to another layout.
 
 usage: tests/bench/model_bench.py [--build FOLDER] [--models FOLDER] [--verify] [--json FILE] [NAME...]
 
@@ -47,9 +48,14 @@ def run(command):
     return time.monotonic() - start, out
 
 
-def weights_of(build, model, flags):
+def shape_of(build, model, flags):
+    """Weights in bytes, kernels of one run, and how many of those only copy to another layout."""
     seconds, out = run([f"{build}/bin/whet", "inspect", model, *flags, "--json", "-"])
-    return json.loads(out)["parameter_bytes"] if seconds is not None else 0
+    if seconds is None:
+        return {}
+    info = json.loads(out)
+    copies = sum(t["count"] for t in info["tasks"] if t["summary"].split(" ")[0] in ("Identity", "Transpose"))
+    return {"weights_bytes": info["parameter_bytes"], "kernels": info["kernels"], "copies": copies}
 
 
 def measure(name, model, flags, args, scratch):
@@ -59,8 +65,8 @@ def measure(name, model, flags, args, scratch):
         return {"name": name, "error": out}
     report = json.loads(out)
     row = {"name": name, "compile_s": seconds, "peak_bytes": report["peak_bytes"],
-           "artifact_bytes": report["artifact_bytes"], "weights_bytes": weights_of(args.build, model, flags),
-           "arena_bytes": report["arena_bytes"], "tasks": report["tasks"]}
+           "artifact_bytes": report["artifact_bytes"], "arena_bytes": report["arena_bytes"],
+           **shape_of(args.build, model, flags)}
     seconds, out = run([f"{args.build}/bin/load_bench", artifact])
     if seconds is None:
         return {"name": name, "error": out}
@@ -79,7 +85,7 @@ def text(row, verify):
     mb = 1e6
     s = (f"{row['name']:18} {row['compile_s']:9.2f} {row['peak_bytes'] / mb:9.0f} {row['weights_bytes'] / mb:10.1f} "
          f"{row['artifact_bytes'] / mb:9.1f} {row['load_ms']:8.1f} {row['read_ms']:8.1f} {row['arena_bytes'] / mb:9.2f} "
-         f"{row['tasks']:6}")
+         f"{row['kernels']:8} {row['copies']:7}")
     if verify:
         s += f" {row['verify_s']:9.1f}" if row["verify_s"] is not None else " " + row["verify"][:80]
     return s
@@ -99,7 +105,7 @@ def main():
     if unknown:
         sys.exit(f"model_bench: unknown: {' '.join(unknown)}; known are {' '.join(GENERATED + list(TRAINED))}")
     print(f"{'model':18} {'compile s':>9} {'peak MB':>9} {'weights MB':>10} {'file MB':>9} {'load ms':>8} {'read ms':>8} "
-          f"{'arena MB':>9} {'tasks':>6}" + (f" {'verify s':>9}" if args.verify else ""))
+          f"{'arena MB':>9} {'kernels':>8} {'copies':>7}" + (f" {'verify s':>9}" if args.verify else ""))
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in args.names or GENERATED + list(TRAINED):
