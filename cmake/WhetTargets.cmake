@@ -12,6 +12,14 @@ function(whet_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
+# For libraries that call functions of artifacts: clang's -fsanitize=function reads a type hash in front of the callee,
+# where generated code has none and, at the start of a page, there may be nothing.
+function(whet_calls_artifacts name)
+  if(WHET_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    target_compile_options(${name} PRIVATE -fno-sanitize=function)
+  endif()
+endfunction()
+
 # What ./setup builds before it runs the demo: every program, no test.
 add_custom_target(programs)
 # What .ci/run builds with the sanitizers: unit and golden tests and the fuzz targets, and only what they need.
