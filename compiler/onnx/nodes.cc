@@ -88,7 +88,8 @@ Status Importer::CountConstants() {
 
 // Nodes and graphs that are inlined: an empty body costs time as well.
 Status Importer::CountWork() {
-  if (++work_ <= options_.max_nodes) return OkStatus();
+  const auto emitted = static_cast<int64_t>(graph_.nodes.size());  // a node may become many
+  if (++work_ <= options_.max_nodes && emitted <= options_.max_nodes) return OkStatus();
   full_ = true;
   return ResourceExhausted("with loops unrolled and functions inlined, more than {} nodes",
                            options_.max_nodes);

@@ -16,6 +16,9 @@ StatusOr<ValueId> Reshaped(graph::GraphBuilder& b, ValueId v, const Shape& shape
 StatusOr<ValueId> Join(graph::GraphBuilder& b, std::vector<ValueId> items, int64_t axis,
                        Joined how) {
   if (items.empty()) return InvalidArgument("an empty sequence cannot be joined");
+  for (ValueId v : items) {
+    if (v < 0) return InvalidArgument("a sequence is no item of what is joined");
+  }
   const int64_t rank = b.type(items[0]).rank();
   WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, how == Joined::kStack ? rank + 1 : rank));
   if (how == Joined::kStack) {

@@ -14,6 +14,7 @@ ValueId EmitBatchNorm(Emitter& e, const std::vector<ValueId>& in, double epsilon
 // Statistics of the batch take the place of the given ones, which become running averages.
 Status ImportTraining(ImportContext& c, std::vector<ValueId> in, double epsilon, double momentum) {
   Emitter e(c);
+  WHET_RETURN_IF_ERROR(e.status());
   const Shape x = e.shape(in[0]);
   std::vector<int64_t> axes = {0};
   for (size_t d = 2; d < x.size(); ++d) axes.push_back(static_cast<int64_t>(d));

@@ -33,6 +33,7 @@ StatusOr<ValueId> EmitLoss(ImportContext& c, Emitter& e, const LossInputs& in) {
   target.insert(target.begin() + 1, 1);
   ValueId hit = e("Equal", {e.Reshape(in.target, target), e.Iota(index, x[1], rank, 1)});
   if (has_ignored) {
+    WHET_RETURN_IF_ERROR(e.status());
     std::vector<double> counted(static_cast<size_t>(x[1]), 1);
     if (ignored >= 0 && ignored < x[1]) counted[static_cast<size_t>(ignored)] = 0;
     Shape classes(x.size(), 1);

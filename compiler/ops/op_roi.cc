@@ -19,10 +19,10 @@ Status CheckRois(const OpView& v, int64_t columns) {
     return InvalidArgument("input {} and rois {}; [n,c,h,w] and [r,{}] are wanted", ShapeText(x),
                            ShapeText(rois), columns);
   if (Product(x) == 0) return InvalidArgument("nothing to pool in {}", ShapeText(x));
-  for (int64_t p : v.attrs->Ints("pooled")) {
-    if (p < 1 || p > (int64_t{1} << 20) || v.attrs->Ints("pooled").size() != 2)
-      return InvalidArgument("an output of {}", ShapeText(v.attrs->Ints("pooled")));
-  }
+  const Shape& pooled = v.attrs->Ints("pooled");
+  if (pooled.size() != 2 || std::any_of(pooled.begin(), pooled.end(),
+                                        [](int64_t p) { return p < 1 || p > (int64_t{1} << 20); }))
+    return InvalidArgument("an output of {}; [height,width] is wanted", ShapeText(pooled));
   if (!(std::fabs(v.attrs->Float("spatial_scale")) < 0x1.0p20))
     return InvalidArgument("a spatial scale of {}", v.attrs->Float("spatial_scale"));
   return OkStatus();

@@ -7,6 +7,8 @@
 namespace whet::ops {
 namespace {
 
+constexpr int64_t kMaxTaps = 65536;  // of one output
+
 // The input coordinate of output position x. Lengths computed from scales stay fractions, as the
 // definition has them.
 StatusOr<double> Coordinate(const std::string& mode, const ResizeAxis& a, int64_t x) {
@@ -65,7 +67,9 @@ StatusOr<Kernel> KernelOf(const ResizeMode& m, double ratio, double scale) {
     return InvalidArgument("mode '{}' is unknown", m.mode);
   const bool cubic = m.mode == "cubic";
   const double narrow = m.antialias ? std::min(scale, 1.0) : 1;
-  k.first = static_cast<int64_t>(std::floor((cubic ? -2 : -1) / narrow)) + 1;
+  const double first = std::floor((cubic ? -2 : -1) / narrow) + 1;
+  if (!(2 - 2 * first <= kMaxTaps)) return InvalidArgument("a scale of {} is too small", scale);
+  k.first = static_cast<int64_t>(first);
   double sum = 0;
   for (int64_t i = k.first; i < 2 - k.first; ++i) {
     const double at = narrow * (static_cast<double>(i) - ratio);
@@ -109,7 +113,7 @@ StatusOr<ResizeTaps> TapsOf(const ResizeMode& mode, const ResizeAxis& a) {
     const double below = std::ceil(x) - 1;
     WHET_ASSIGN_OR_RETURN(Kernel k, KernelOf(mode, x - below, a.scale));
     t.taps = static_cast<int64_t>(k.weight.size());
-    if (t.taps > 65536 || t.taps * a.out > (int64_t{1} << 27))
+    if (t.taps > kMaxTaps || t.taps * a.out > (int64_t{1} << 27))
       return InvalidArgument("a scale of {} is too small", a.scale);
     double sum = 0;
     for (int64_t j = 0; j < t.taps; ++j) {

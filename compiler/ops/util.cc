@@ -95,7 +95,7 @@ Expr LoadBroadcast(const Buffer& b, const std::vector<Expr>& index) {
 
 Expr Const(DType t, double v) {
   if (t == DType::kBool) return expr::Bool(v != 0);
-  return IsFloat(t) ? expr::Float(v, t) : expr::Int(static_cast<int64_t>(v), t);
+  return IsFloat(t) ? expr::Float(v, t) : expr::Int(expr::SaturateToInt(v, t), t);
 }
 
 Buffer PadSpatial(te::Builder& b, const Buffer& x, int64_t top, int64_t left, int64_t h, int64_t w,

@@ -410,6 +410,8 @@ void IndexSamples(std::vector<Sample>& s) {
          fmt::format("ScatterElements.1(0, 1, 2) {{axis=1, reduction=\"{}\"}}", reduction)});
     s.push_back({{"f32[3,4,2]", "i64[2,3,2]", "f32[2,3,2]"},
                  fmt::format("ScatterND.1(0, 1, 2) {{reduction=\"{}\"}}", reduction)});
+    s.push_back({{"i64[3,5]", "i64[2,4]", "i64[2,4]"},
+                 fmt::format("ScatterElements.1(0, 1, 2) {{reduction=\"{}\"}}", reduction)});
     s.push_back({{"i32[4,2]", "i32[3,1]", "i32[3,2]"},
                  fmt::format("ScatterND.1(0, 1, 2) {{reduction=\"{}\"}}", reduction)});
   }
@@ -507,6 +509,8 @@ std::vector<Sample> Samples() {
   s.push_back({{"bool[5]"}, "Not.1(0)"});
   s.push_back({{"f32[3,4]"}, "Clip.1(0) {max=0.5, min=-0.25}"});
   s.push_back({{"i32[9]"}, "Clip.1(0) {max=inf, min=-2.0}"});
+  s.push_back({{"i64[9]"}, "Clip.1(0) {max=inf, min=-2.0}"});
+  s.push_back({{"u64[9]"}, "Clip.1(0) {max=inf, min=2.0}"});
   for (const char* binary : {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu"}) {
     s.push_back({{"f32[2,3,4]", "f32[2,3,4]"}, fmt::format("{}.1(0, 1)", binary)});
     s.push_back({{"f32[2,3,4]", "const f32[3,1]"}, fmt::format("{}.1(0, 1)", binary)});
