@@ -21,6 +21,9 @@ void MinSum::AddCost(int a, std::vector<double> costs) {
 }
 
 void MinSum::AddCost(int a, int b, std::vector<double> costs) {
+  // A variable without a choice makes no neighbours: a value that thousands read stays cheap.
+  if (a != b && sizes_[static_cast<size_t>(a)] == 1) return AddCost(b, std::move(costs));
+  if (a != b && sizes_[static_cast<size_t>(b)] == 1) return AddCost(a, std::move(costs));
   if (a < b) {
     factors_.push_back({{a, b}, std::move(costs)});
     return;

@@ -289,7 +289,8 @@ class TiledWriter {
       }
       if (!placed) rest.push_back(static_cast<int>(d));
     }
-    if (vec_dim < 0) return OkStatus();  // indexed in another way: read it as it is
+    // Indexed in another way, or a single column: read as it is.
+    if (vec_dim < 0 || a_.weight->shape[static_cast<size_t>(vec_dim)] == 1) return OkStatus();
     const std::string packed = anchor_ + ".w";
     WHET_RETURN_IF_ERROR(Do("cache_read", {anchor_, a_.weight->name, "global", packed}));
     WHET_RETURN_IF_ERROR(Do("pad", {packed, "d" + std::to_string(vec_dim), std::to_string(tile)}));

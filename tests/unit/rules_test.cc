@@ -32,6 +32,9 @@ std::vector<Case> Cases() {
           {"pool", MaxPoolProgram({0, 28, 6, 8, 2, 2, 0})},
           {"matmul", MatmulProgram(7, 37, 12, true)},
           {"matmul", MatmulProgram(1, 16, 5, false)},
+          // A single column: a score.
+          {"matmul", MatmulProgram(3, 1, 64, true)},
+          {"conv_direct", ConvProgram({8, 1, 5, 7, 3, 1, 1})},
           {"elementwise", AddPaddedProgram(28, 24, 3, 5)},
           {"generic", RowNormProgram(5, 19)}};
 }
