@@ -324,15 +324,14 @@ StatusOr<std::vector<ShapeSet>> ParseShapes(const std::vector<std::string>& text
 }
 
 StatusOr<std::shared_ptr<const Model>> SetOfShapes(const std::shared_ptr<const Model>& artifact,
-                                                   const std::vector<std::string>& texts) {
-  WHET_ASSIGN_OR_RETURN(const std::vector<ShapeSet> sets, ParseShapes(texts));
+                                                   const ShapeSet& shapes) {
   std::vector<std::vector<int64_t>> wanted;
-  ShapeSet left = sets[0];
+  ShapeSet left = shapes;
   auto shapes_in = [&](const Model& m) {
     wanted.clear();
     for (const whet_tensor& t : m.inputs()) {
-      auto given = sets[0].find(t.name);
-      wanted.push_back(given == sets[0].end() ? Shape(t) : given->second);
+      auto given = shapes.find(t.name);
+      wanted.push_back(given == shapes.end() ? Shape(t) : given->second);
       left.erase(t.name);
     }
   };

@@ -79,10 +79,10 @@ Status FillInputs(const Model& model, const std::vector<std::string>& specs,
 // least one set comes back.
 using ShapeSet = std::map<std::string, std::vector<int64_t>>;
 StatusOr<std::vector<ShapeSet>> ParseShapes(const std::vector<std::string>& texts);
-// The artifact or the variant of it whose inputs have the shapes of the first of these sets; inputs
-// that are not named are free.
+// The artifact or the variant of it whose inputs have these shapes; inputs that are not named are
+// free.
 StatusOr<std::shared_ptr<const Model>> SetOfShapes(const std::shared_ptr<const Model>& artifact,
-                                                   const std::vector<std::string>& texts);
+                                                   const ShapeSet& shapes);
 
 // An artifact may be for several sets of input shapes: the one that the given files fit, and its
 // buffers, filled. With no files that decide, the first.

@@ -68,7 +68,9 @@ class BenchVerb : public Verb {
     WatchInterrupts();
     WHET_ASSIGN_OR_RETURN(auto artifact, LoadArtifact(artifact_));
     if (!shapes_.empty()) {
-      WHET_ASSIGN_OR_RETURN(artifact, SetOfShapes(artifact, shapes_));
+      WHET_ASSIGN_OR_RETURN(const std::vector<ShapeSet> sets, ParseShapes(shapes_));
+      if (sets.size() > 1) return InvalidArgument("--shape: one set of shapes is run at a time");
+      WHET_ASSIGN_OR_RETURN(artifact, SetOfShapes(artifact, sets[0]));
     }
     WHET_ASSIGN_OR_RETURN(const FilledModel filled,
                           ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kRandom));

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 class CompileVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("MODEL", &model_.options.model, "an ONNX model");
+    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model");
     flags.Add("-o,--out", &output_, "the shared library to write").Value("FILE");
     model_.Declare(flags);
     flags

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/artifact_io.h"
@@ -12,6 +11,7 @@
 #include "compiler/driver/model_flags.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
+#include "compiler/frontend/model_file.h"
 
 namespace whet::driver {
 namespace {
@@ -47,7 +47,7 @@ class InspectVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
     flags.Positional("FILE", &model_flags_.options.model,
-                     "an ONNX model, a compiled model (.so) or a tuning log");
+                     "an ONNX or TFLite model, a compiled model (.so) or a tuning log");
     model_flags_.Declare(flags);
     flags.Add("--graph", &model_flags_.options.graph_text,
               "for a model: the graph's text as imported and after all passes");
@@ -65,10 +65,7 @@ class InspectVerb : public Verb {
 
  private:
   Status Go() {
-    char begin[16] = {};
-    std::ifstream in(model_flags_.options.model, std::ios::binary);
-    in.read(begin, sizeof begin);
-    const std::string_view head(begin, static_cast<size_t>(in.gcount()));
+    const std::string head = frontend::ReadHead(model_flags_.options.model, 16);
     if (head.substr(0, 4) ==
         "\x7f"
         "ELF")

@@ -17,7 +17,7 @@ constexpr int64_t kQuickTrials = 32, kFullTrials = 256;  // per task
 class TuneVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("MODEL", &model_.options.model, "an ONNX model");
+    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model");
     model_.Declare(flags);
     flags
         .Add("--trials", &options_.trials,

@@ -204,18 +204,13 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
   const bool all = options.inputs.empty() && options.shapes.empty();
   std::vector<std::shared_ptr<const Model>> sets = {artifact};
   if (all) sets.insert(sets.end(), artifact->variants().begin(), artifact->variants().end());
+  if (!options.more_shapes.empty())
+    return InvalidArgument(
+        "--shape: one set of shapes is verified, or, without --shape, all that the artifact holds");
   if (!options.shapes.empty() && !artifact->variants().empty()) {
-    std::vector<std::vector<int64_t>> wanted;
-    for (const whet_tensor& t : artifact->inputs()) {
-      auto it = options.shapes.find(t.name);
-      wanted.push_back(it != options.shapes.end()
-                           ? it->second
-                           : std::vector<int64_t>(t.shape, t.shape + t.rank));
-    }
-    std::string error;
-    auto found = Model::ForShapes(artifact, wanted, &error);
-    if (!found) return InvalidArgument("'{}': {}", options.artifact, error);
-    sets = {found};
+    auto found = SetOfShapes(artifact, options.shapes);
+    if (!found.ok()) return Annotate(found.status(), fmt::format("'{}'", options.artifact));
+    sets = {*found};
   }
   for (size_t i = 0; i < sets.size(); ++i) {
     WHET_ASSIGN_OR_RETURN(const FilledModel filled,

@@ -157,8 +157,9 @@ class QdqPass {
                            ValueId bias) {
     const Shape of_scale = scale.size() == 1 ? Shape{} : shape;
     const std::vector<double> b = bias == kNoValue ? std::vector<double>() : BiasOf(bias);
-    const bool per_channel = b.size() == static_cast<size_t>(CountOf(shape));
-    const auto q = per_channel ? IntegerBias(b, scale) : std::nullopt;
+    // A vector along the channels; Gemm also takes what broadcasts in another way.
+    const bool per_channel = bias != kNoValue && ShapeOf(bias) == Shape{CountOf(shape)};
+    const auto q = per_channel && !b.empty() ? IntegerBias(b, scale) : std::nullopt;
     if (q) {
       const ValueId c = b_.Constant("bias", Constant::OfDoubles(DType::kI32, shape, *q));
       WHET_ASSIGN_OR_RETURN(sum, b_.Emit("Add", {sum, c}));
@@ -224,8 +225,10 @@ class QdqPass {
     const double lowest = t == DType::kU8 ? 0 : -128, highest = t == DType::kU8 ? 255 : 127;
     double lo = lowest, hi = highest;
     ValueId v = n.inputs[0];
-    const bool one = s->num_elements() == 1 && z->num_elements() == 1;
-    // Quantization is monotone: clipping before it is clipping after it, at the quantized bounds.
+    const bool one = s->num_elements() == 1 && z->num_elements() == 1 && s->Doubles()[0] > 0 &&
+                     std::isnormal(s->Doubles()[0]);
+    // Quantization is monotone where the scale is positive: clipping before it is clipping after
+    // it, at the quantized bounds.
     while (one && r_.Uses(v) == 1) {
       const Node* p = r_.Producer(v);
       if (p == nullptr) break;
@@ -255,8 +258,7 @@ class QdqPass {
       return Requantize(p->inputs[0], p->inputs[1], n, lo, hi);
     const bool same = v == n.inputs[0] && TypeOf(p->inputs[0]) == t && p->inputs.size() == 3 &&
                       Equal(p->inputs[1], n.inputs[1]) && Equal(p->inputs[2], n.inputs[2]);
-    if (same && one && s->Doubles()[0] > 0 && std::isnormal(s->Doubles()[0]))
-      return std::optional<ValueId>(p->inputs[0]);
+    if (same && one) return std::optional<ValueId>(p->inputs[0]);
     return std::nullopt;
   }
 

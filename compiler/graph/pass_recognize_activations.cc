@@ -107,6 +107,7 @@ StatusOr<bool> ToHardSigmoid(PatternRewriter& r, Node& n) {
 }
 
 StatusOr<bool> ToHardSwish(PatternRewriter& r, Node& n) {
+  if (!IsFloat(r.type(n.outputs[0]).dtype)) return false;
   // x * HardSigmoid(x)
   if (n.op->name == "Mul") {
     for (int i : {0, 1}) {

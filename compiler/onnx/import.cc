@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/stubs/logging.h>
-#include <sys/stat.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
+#include "compiler/frontend/model_file.h"
 #include "compiler/onnx/importer.h"
 
 namespace whet::onnx {
@@ -37,16 +35,7 @@ StatusOr<Graph> ImportMessage(std::string_view bytes, const ImportOptions& optio
 }
 
 StatusOr<Graph> ImportPath(const std::string& path, const ImportOptions& options) {
-  struct stat info{};
-  if (stat(path.c_str(), &info) != 0) return NotFound("{}", std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) return InvalidArgument("it is a folder, not a file");
-  if (!S_ISREG(info.st_mode)) return InvalidArgument("it is not a regular file");
-  if (info.st_size > kMaxFileBytes)
-    return ResourceExhausted("{} bytes exceed the limit of {}", info.st_size, kMaxFileBytes);
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  if (!in || !in.read(bytes.data(), info.st_size))
-    return Unavailable("it cannot be read: {}", std::strerror(errno));
+  WHET_ASSIGN_OR_RETURN(std::string bytes, frontend::ReadModelFile(path, kMaxFileBytes));
   ModelProto model;
   WHET_RETURN_IF_ERROR(Parse(bytes, &model));
   bytes = {};  // the message has its own copy of the weights, which the graph takes over

@@ -1,6 +1,7 @@
 // From an ONNX file to a graph, through the operator catalog. Shapes are made static here: symbolic
 // dimensions of inputs get values from `shapes`, shape arithmetic folds away, and constants end up
-// as shared bytes. All problems of a model are collected (up to kMaxProblems) and reported at once.
+// as shared bytes. All problems of a model are collected (up to frontend::Problems::kMost) and
+// reported at once.
 //
 // Graphs within nodes and functions of the model are inlined: If by its condition (or as a choice
 // between both results), loops by unrolling; sequences and optionals are lists of values meanwhile.
@@ -23,7 +24,6 @@ inline constexpr int64_t kMaxFileBytes =
     (int64_t{1} << 31) - 1;                  // a protobuf message cannot be larger
 inline constexpr int kMaxNodes = 1'000'000;  // of the file; ImportOptions has that of the graph
 inline constexpr int kMaxNesting = 32;       // of graphs within nodes, and of functions
-inline constexpr int kMaxProblems = 20;
 inline constexpr int kMaxOpset = 20;
 // What folding at import may create in all, so that a small file cannot ask for all memory.
 inline constexpr int64_t kMaxFoldedBytes = int64_t{1} << 30;
@@ -32,8 +32,5 @@ using frontend::ImportOptions;
 
 StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& options = {});
 StatusOr<graph::Graph> ImportBytes(std::string_view model, const ImportOptions& options = {});
-
-// "x=1,3,224,224" -> {"x", {1, 3, 224, 224}}.
-StatusOr<std::pair<std::string, std::vector<int64_t>>> ParseShapeOption(std::string_view text);
 
 }  // namespace whet::onnx

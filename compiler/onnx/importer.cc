@@ -30,24 +30,16 @@ StatusOr<Graph> Importer::Run() {
   return std::move(graph_);
 }
 
-void Importer::Problem(Status s) {
-  if (static_cast<int>(problems_.size()) < kMaxProblems) problems_.push_back(std::move(s));
-  ++problem_count_;
-}
+void Importer::Problem(Status s) { problems_.Add(std::move(s)); }
 
 Status Importer::Report() const {
-  if (problems_.size() == 1 && problem_count_ == 1 && !unsupported_) return problems_[0];
-  std::string text = problem_count_ == 1 ? "" : fmt::format("{} problems:", problem_count_);
-  for (const Status& s : problems_) text += (text.empty() ? "" : "\n  ") + Message(s);
-  if (problem_count_ > static_cast<int64_t>(problems_.size()))
-    text += fmt::format("\n  and {} more", problem_count_ - problems_.size());
+  std::string supported;
   if (unsupported_) {
-    text += "\nsupported operators:";
     for (const graph::OpRecord* op : graph_.catalog->All()) {
-      if (op->importable) text += " " + op->name;
+      if (op->importable) supported += (supported.empty() ? "" : " ") + op->name;
     }
   }
-  return Status(problems_[0].code(), text);
+  return problems_.Report(supported);
 }
 
 StatusOr<int> DefaultOpset(

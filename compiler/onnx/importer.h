@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/frontend/model_file.h"
 #include "compiler/graph/import.h"
 #include "compiler/onnx/external_data.h"
 #include "compiler/onnx/import.h"
@@ -81,8 +82,7 @@ class Importer {
   size_t counted_values_ = 0;
   int64_t folded_bytes_ = 0;
   int64_t work_ = 0;
-  std::vector<Status> problems_;
-  int64_t problem_count_ = 0;
+  frontend::Problems problems_;
   bool unsupported_ = false;
   bool full_ = false;  // a limit is reached: no more nodes
 };

@@ -205,27 +205,4 @@ std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& i
   return types;
 }
 
-StatusOr<std::pair<std::string, std::vector<int64_t>>> ParseShapeOption(std::string_view text) {
-  // The last '=': names of inputs may hold one, extents do not.
-  const size_t equals = text.rfind('=');
-  if (equals == std::string_view::npos || equals == 0)
-    return InvalidArgument("shape '{}': expected NAME=D,D,... as in x=1,3,224,224", text);
-  std::vector<int64_t> shape;
-  std::string_view rest = text.substr(equals + 1);
-  while (!rest.empty()) {
-    int64_t v = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), v);
-    const auto used = static_cast<size_t>(end - rest.data());
-    if (error != std::errc() || v < 0)
-      return InvalidArgument("shape '{}': '{}' does not start with an extent", text, rest);
-    shape.push_back(v);
-    rest.remove_prefix(used);
-    if (rest.empty()) break;
-    if (rest[0] != ',' || rest.size() == 1)
-      return InvalidArgument("shape '{}': expected ',' and an extent at '{}'", text, rest);
-    rest.remove_prefix(1);
-  }
-  return std::pair(std::string(text.substr(0, equals)), std::move(shape));
-}
-
 }  // namespace whet::onnx

@@ -319,9 +319,9 @@ StatusOr<std::vector<ValueId>> Importer::Inline(onnx_schema::GraphProto& g, cons
 
 StatusOr<std::vector<ValueId>> Importer::InlineNodes(NodeList& nodes, Scope& scope,
                                                      const std::vector<std::string>& names) {
-  const int64_t before = problem_count_;
+  const int64_t before = problems_.count();
   Nodes(nodes, scope);
-  if (problem_count_ != before || full_) return absl::CancelledError();
+  if (problems_.count() != before || full_) return absl::CancelledError();
   std::vector<ValueId> outputs;
   for (const std::string& name : names) {
     const Scope* s = &scope;

@@ -1,16 +1,13 @@
 #include "compiler/tflite/import.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <set>
 #include <unordered_set>
 
 #include "compiler/frontend/bound_value.h"
+#include "compiler/frontend/model_file.h"
 #include "compiler/ops/catalog.h"
 #include "compiler/support/names.h"
 #include "compiler/tflite/context.h"
@@ -60,20 +57,10 @@ class Importer {
   }
 
  private:
-  void Problem(Status s) {
-    if (static_cast<int>(problems_.size()) < kMaxProblems) problems_.push_back(std::move(s));
-    ++problem_count_;
-  }
+  void Problem(Status s) { problems_.Add(std::move(s)); }
 
   Status Report() const {
-    if (problem_count_ == 1 && !unsupported_) return problems_[0];
-    std::string text = problem_count_ == 1 ? "" : fmt::format("{} problems:", problem_count_);
-    for (const Status& s : problems_) text += (text.empty() ? "" : "\n  ") + Message(s);
-    if (problem_count_ > static_cast<int64_t>(problems_.size()))
-      text += fmt::format("\n  and {} more", problem_count_ - problems_.size());
-    if (unsupported_)
-      text += fmt::format("\nsupported operators: {}", fmt::join(OperatorNames(), " "));
-    return Status(problems_[0].code(), text);
+    return problems_.Report(unsupported_ ? fmt::format("{}", fmt::join(OperatorNames(), " ")) : "");
   }
 
   Status Header() {
@@ -311,9 +298,9 @@ class Importer {
       t->file = args[i];
       t->data = nullptr;
     }
-    const int64_t before = problem_count_;
+    const int64_t before = problems_.count();
     WHET_RETURN_IF_ERROR(Operators(&scope, depth));
-    if (problem_count_ != before) return absl::CancelledError();  // reported
+    if (problems_.count() != before) return absl::CancelledError();  // reported
     std::vector<ValueId> out;
     for (uint32_t i = 0; i < SizeOfVector(scope.from->outputs()); ++i) {
       WHET_ASSIGN_OR_RETURN(const ValueId v, Result(&scope, scope.from->outputs()->Get(i)));
@@ -390,8 +377,7 @@ class Importer {
   Graph graph_;
   graph::GraphBuilder builder_;
   flatbuffers::FlatBufferBuilder empty_;
-  std::vector<Status> problems_;
-  int64_t problem_count_ = 0;
+  frontend::Problems problems_;
   int64_t operator_count_ = 0, tensor_count_ = 0;
   int64_t created_bytes_ = 0;
   bool unsupported_ = false;
@@ -413,16 +399,7 @@ StatusOr<Graph> ImportBuffer(std::string_view bytes, const ImportOptions& option
 }
 
 StatusOr<Graph> ImportPath(const std::string& path, const ImportOptions& options) {
-  struct stat info{};
-  if (stat(path.c_str(), &info) != 0) return NotFound("{}", std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) return InvalidArgument("it is a folder, not a file");
-  if (!S_ISREG(info.st_mode)) return InvalidArgument("it is not a regular file");
-  if (info.st_size > kMaxFileBytes)
-    return ResourceExhausted("{} bytes exceed the limit of {}", info.st_size, kMaxFileBytes);
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  if (!in || !in.read(bytes.data(), info.st_size))
-    return Unavailable("it cannot be read: {}", std::strerror(errno));
+  WHET_ASSIGN_OR_RETURN(const std::string bytes, frontend::ReadModelFile(path, kMaxFileBytes));
   return ImportBuffer(bytes, options);
 }
 

@@ -1,7 +1,7 @@
 // From a TFLite file to a graph. Each operator of the file becomes nodes of the operator catalog,
 // in the words of ONNX: through the same import functions, so that what is checked and normalised
-// there is not written twice. All problems of a model are collected (up to kMaxProblems) and
-// reported.
+// there is not written twice. All problems of a model are collected (up to
+// frontend::Problems::kMost) and reported.
 //
 // TFLite tensors are channels-last, our operators channels-first with channels-last bytes. A value
 // is kept in the order its operator computes it in and transposed only where somebody asks for the
@@ -28,7 +28,6 @@ inline constexpr int kMaxDepth = 16;          // the schema needs 5
 inline constexpr int kMaxOperators = 1'000'000;
 inline constexpr int kMaxTensors = 4'000'000;
 inline constexpr int kMaxSubgraphDepth = 8;
-inline constexpr int kMaxProblems = 20;
 // What import may create in constants beyond the file, so that a small file cannot ask for all
 // memory.
 inline constexpr int64_t kMaxCreatedBytes = int64_t{1} << 30;

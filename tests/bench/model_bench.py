@@ -2,11 +2,11 @@
 """Figures of whole models: how long and in how much memory they compile, how large the artifact is, how fast it loads, what
 memory activations take, how many kernels run and how many of them only copy a tensor to another layout.
 
-usage: tests/bench/model_bench.py [--build FOLDER] [--models FOLDER] [--verify] [--json FILE] [NAME...]
+usage: tests/bench/model_bench.py [--build FOLDER] [--models FOLDER] [--verify] [--json FILE] [--markdown] [NAME...]
 
 NAME: networks of generate_model and trained ones that tests/models/fetch has unpacked; all of them unless given. Needs
 the targets whet, whet-builder, generate_model and load_bench. With --verify, `whet verify` runs too, which takes long
-for large ones. Times are of one process on an otherwise idle machine; run it twice and take the second.
+for large ones. --markdown prints the table as README has it. Times are of one process on an otherwise idle machine; run it twice and take the second.
 """
 import argparse
 import json
@@ -79,6 +79,18 @@ def measure(name, model, flags, args, scratch):
     return row
 
 
+MARKDOWN = [("network", lambda r: r["name"]), ("import and compile, s", lambda r: f"{r['compile_s']:.1f}"),
+            ("peak memory, MB", lambda r: f"{r['peak_bytes'] / 1e6:.0f}"),
+            ("weights, MB", lambda r: f"{r['weights_bytes'] / 1e6:.1f}"),
+            ("artifact, MB", lambda r: f"{r['artifact_bytes'] / 1e6:.1f}"), ("load, ms", lambda r: f"{r['load_ms']:.1f}"),
+            ("kernels", lambda r: str(r["kernels"])), ("layout copies", lambda r: str(r["copies"])),
+            ("activation memory, MB", lambda r: f"{r['arena_bytes'] / 1e6:.2f}")]
+
+
+def markdown(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
 def text(row, verify):
     if "error" in row:
         return f"{row['name']:18} {row['error'][:150]}"
@@ -98,6 +110,7 @@ def main():
     parser.add_argument("--models", default="")
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--json", default="")
+    parser.add_argument("--markdown", action="store_true")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     args.models = args.models or os.path.join(args.build, "models")
@@ -121,6 +134,12 @@ def main():
             print(text(rows[-1], args.verify), flush=True)
             if name not in TRAINED:
                 os.unlink(model)
+    if args.markdown:
+        print(markdown([title for title, _ in MARKDOWN]))
+        print("|" + "---|" * len(MARKDOWN))
+        for row in rows:
+            if "error" not in row:
+                print(markdown([cell(row) for _, cell in MARKDOWN]))
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)

@@ -223,6 +223,11 @@ class CliTest(CliCase):
         self.expect(2, ['--bind', 'sr=16000'], 'inspect', add, '--bind', 'bias')
         self.expect(2, ["--output names 'g'"], 'compile', add, '--bind', 'bias=1', '--bind', 'batch=1', '--output', 'g', '-o', 'add.so')
 
+    def test_a_pipe_as_model_is_refused_at_once(self):
+        os.mkfifo(self.path('pipe.onnx'))
+        self.expect(2, ['not a regular file'], 'compile', self.path('pipe.onnx'), '-o', 'pipe.so')
+        self.expect(2, ['not a regular file'], 'inspect', self.path('pipe.onnx'))
+
     def test_one_artifact_for_several_sets_of_shapes(self):
         sym = self.path('sym.onnx', SYMBOLIC)
         r = self.run_whet('compile', sym, '--shape', 'x=1,8', '--shape', 'x=3,8', '-o', 'sym.so', '--json', '-')
@@ -244,6 +249,8 @@ class CliTest(CliCase):
         self.expect(2, ['not compiled for inputs of 5x8'], 'verify', 'sym.so', sym, '--shape', 'x=5,8')
         self.assertEqual(self.run_whet('bench', 'sym.so', '--shape', 'x=3,8', '--runs', '5').returncode, 0)
         self.expect(2, ['not compiled for inputs of 5x8'], 'bench', 'sym.so', '--shape', 'x=5,8')
+        for verb in [['bench', 'sym.so'], ['verify', 'sym.so', sym]]:
+            self.expect(2, ['--shape', 'one set'], *verb, '--shape', 'x=1,8', '--shape', 'x=3,8')
         # Weights that the sets have in common are there once.
         nodes = [node('MatMul', ['x', 'w'], ['y'], 'dense1')]
         graph = b''.join(field(1, n) for n in nodes) + field(2, 'g') + field(5, initializer('w', [64, 4096], [0.001 * (i % 997) for i in range(64 * 4096)]))

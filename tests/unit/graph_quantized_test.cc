@@ -66,6 +66,38 @@ TEST(QuantizedPassTest, QuantizedMatrixProductsBecomeIntegerSums) {
   ExpectSameResult(gemm, passes);
 }
 
+TEST(QuantizedPassTest, ABiasIsAddedAlongItsOwnAxis) {
+  const std::vector<std::string> passes = {"qdq-to-integer", "fold-constants", "fold-zero-points",
+                                           "remove-dead-nodes"};
+  // As many channels as columns: only the shape says where the bias belongs.
+  const std::string conv =
+      "graph \"g\"\n  input x: u8[1,2,4,4]\n  input b: f32[4]\n"
+      "  const w: i8[4,2,1,1] = [1,-2,3,4,-5,127,7,9]\n"
+      "  const s: f32[] = [0.25]\n  const t: f32[] = [0.5]\n"
+      "  dx: f32[1,2,4,4] = DequantizeLinear(x, s)\n"
+      "  dw: f32[4,2,1,1] = DequantizeLinear(w, t)\n"
+      "  y: f32[1,4,4,4] = Conv(dx, dw, b)\n  output \"y\" = y\n";
+  EXPECT_THAT(After(conv, passes), HasSubstr("ConvInteger("));
+  ExpectSameResult(conv, passes);
+  const std::string gemm =
+      "graph \"g\"\n  input x: u8[3,2]\n  const w: i8[2,3] = [1,2,3,-4,5,6]\n"
+      "  const s: f32[] = [0.25]\n  const t: f32[] = [0.5]\n"
+      "  const c: f32[3,1] = [10.0,200.0,3000.0]\n"
+      "  dx: f32[3,2] = DequantizeLinear(x, s)\n  dw: f32[2,3] = DequantizeLinear(w, t)\n"
+      "  y: f32[3,3] = Gemm(dx, dw, c) {alpha=1.0, beta=1.0, transA=0, transB=0}\n"
+      "  output \"y\" = y\n";
+  EXPECT_THAT(After(gemm, passes), HasSubstr("MatMulInteger("));
+  ExpectSameResult(gemm, passes);
+}
+
+TEST(QuantizedPassTest, ANegativeScaleTurnsTheOrderRound) {
+  const std::string text = std::string(kQuantizedConv) +
+                           "  const ns: f32[] = [-1.0]\n  const nz: u8[] = [200]\n"
+                           "  r: f32[1,3,4,4] = Relu(c)\n"
+                           "  y: u8[1,3,4,4] = QuantizeLinear(r, ns, nz)\n  output \"y\" = y\n";
+  ExpectSameResult(text, {"qdq-to-integer", "fold-zero-points", "remove-dead-nodes"});
+}
+
 TEST(QuantizedPassTest, AComputedZeroPointBecomesAProductPerChannel) {
   const std::string text =
       "graph \"g\"\n  input x: u8[2,2]\n  input z: u8[]\n  const w: i8[2,2] = [1,2,3,-4]\n"

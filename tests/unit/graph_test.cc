@@ -245,6 +245,16 @@ std::string OpsAfter(const std::string& text, const std::vector<std::string>& pa
   return ops;
 }
 
+TEST(PassTest, IntegersHaveNoActivations) {
+  // The quotient is truncated, which is another function.
+  EXPECT_EQ(OpsAfter("graph \"g\"\n  input x: i32[2,8]\n  const three: i32[] = [3]\n"
+                     "  const six: i32[] = [6]\n  a: i32[2,8] = Add(x, three)\n"
+                     "  c: i32[2,8] = Clip(a) {max=6.0, min=0.0}\n  m: i32[2,8] = Mul(x, c)\n"
+                     "  y: i32[2,8] = Div(m, six)\n  output \"y\" = y\n",
+                     {"recognize-activations"}),
+            "Add Clip Mul Div");
+}
+
 TEST(PassTest, RecognizesActivationsInEverySpelling) {
   auto becomes = [](const std::string& body) {
     // Statements end with a semicolon; every value has the type of x.

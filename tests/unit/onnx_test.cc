@@ -119,18 +119,6 @@ TEST(ImportTest, SymbolicDimensionsNeedAShape) {
               HasSubstr("--shape names 'imgae', which is no input; inputs: image, mask"));
 }
 
-TEST(ImportTest, ShapeOptionText) {
-  auto s = ParseShapeOption("a=b=1,3,224");
-  ASSERT_TRUE(s.ok());
-  EXPECT_EQ(s->first, "a=b");
-  EXPECT_EQ(s->second, (std::vector<int64_t>{1, 3, 224}));
-  EXPECT_TRUE(ParseShapeOption("scalar=").ok());
-  for (const char* bad :
-       {"", "x", "=1", "x=1,", "x=1,,2", "x=-1", "x=a", "x=1 2", "x=99999999999999999999"}) {
-    EXPECT_FALSE(ParseShapeOption(bad).ok()) << bad;
-  }
-}
-
 TEST(ImportTest, UnsupportedOperatorsAreAllNamed) {
   TestModel m(13);
   m.Input("x", {2});
