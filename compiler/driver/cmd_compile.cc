@@ -26,6 +26,7 @@ class CompileVerb : public Verb {
              "of the exported function whet_model_<name>_v1; default: from the model's file name")
         .Value("NAME");
     flags.Add("--untuned", &untuned_, "default schedules for every task, whatever the log holds");
+    model_.DeclareLayouts(flags);
     flags.Add("--explain", &explain_, "list every task with the schedule it got, and why");
     flags.Json(&json_);
     flags.Notes(
@@ -67,6 +68,7 @@ class CompileVerb : public Verb {
                              {"artifact_bytes", report.artifact_bytes},
                              {"arena_bytes", report.arena_bytes},
                              {"output", output_},
+                             {"plan", PlanJson(report.plan)},
                              {"schedules", tasks}});
   }
 
@@ -74,6 +76,7 @@ class CompileVerb : public Verb {
     fmt::print("{} of {} tasks tuned; {} written to {} in {:.1f} s, {} of memory at the peak\n",
                r.tuned, r.tuned + r.untuned, BytesText(static_cast<double>(r.artifact_bytes)),
                output_, r.seconds, BytesText(static_cast<double>(r.peak_bytes)));
+    if (explain_ || r.plan.source != "default") fmt::print("  plan: {}\n", PlanText(r.plan));
     if (explain_) return PrintTasks(r.tasks);
     std::map<std::string, std::vector<std::string>> by_reason;
     for (const TaskInfo& t : r.tasks) {

@@ -182,9 +182,9 @@ class DemoVerb : public Verb {
     options.trials = trials_;
     options.seconds = seconds_;
     options.progress = Progress::ForStderr();
-    WHET_ASSIGN_OR_RETURN(const std::vector<TaskInfo> tasks, TuningTasks(options));
-    Say(fmt::format("tuning {} tasks on this machine: {} trials wanted, at most {}", tasks.size(),
-                    trials_, Progress::Minutes(seconds_)));
+    WHET_ASSIGN_OR_RETURN(const TuningTasks tasks, FindTuningTasks(options));
+    Say(fmt::format("tuning {} tasks on this machine: {} trials wanted, at most {}",
+                    tasks.tasks.size(), trials_, Progress::Minutes(seconds_)));
     WHET_ASSIGN_OR_RETURN(TuneReport report, Tune(options, tasks));
     if (report.interrupted)
       return Status(absl::StatusCode::kCancelled,

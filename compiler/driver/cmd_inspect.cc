@@ -51,6 +51,7 @@ class InspectVerb : public Verb {
     model_flags_.Declare(flags);
     flags.Add("--graph", &model_flags_.options.graph_text,
               "for a model: the graph's text as imported and after all passes");
+    model_flags_.DeclareLayouts(flags);
     flags.Json(&json_);
     flags.Notes(
         "For a model: inputs, outputs, and the fused tasks with their work, how often each runs, "
@@ -140,6 +141,7 @@ class InspectVerb : public Verb {
                  {"parameter_bytes", info.parameter_bytes},
                  {"flops", info.flops},
                  {"kernels", info.kernels},
+                 {"plan", PlanJson(info.plan)},
                  {"tasks", tasks}};
     if (model_flags_.options.graph_text)
       json["graph"] = {{"before", info.graph_before}, {"after", info.graph_after}};
@@ -149,6 +151,7 @@ class InspectVerb : public Verb {
                  static_cast<double>(info.flops) * 1e-6, info.kernels);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
+      fmt::print("plan     {}\n", PlanText(info.plan));
       if (model_flags_.options.graph_text) {
         fmt::print("\n# as imported\n{}\n# after the passes\n{}", info.graph_before,
                    info.graph_after);

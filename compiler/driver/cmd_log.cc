@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 class LogVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("ACTION", &action_, "best, stats, check, export, import or salvage")
-        .OneOf({"best", "stats", "check", "export", "import", "salvage"});
+    flags.Positional("ACTION", &action_, "best, plans, stats, check, export, import or salvage")
+        .OneOf({"best", "plans", "stats", "check", "export", "import", "salvage"});
     flags.Positional(
         "FILE", &file_,
         "for export: the file to write, '-' for standard output; for import: the file to read",
@@ -31,6 +31,7 @@ class LogVerb : public Verb {
     flags.Notes(
         "best     per task the default's and the best record's time, or why no record beats the "
         "default\n"
+        "plans    the alternatives of networks and of fused tasks, and what they consist of\n"
         "stats    trials and failures, by task and kind\n"
         "check    read and verify every row; exits 1 when something is damaged\n"
         "export   every whole row as JSON Lines; damaged ones are named and left out\n"
@@ -55,9 +56,11 @@ class LogVerb : public Verb {
     WHET_ASSIGN_OR_RETURN(const auto log, OpenLog(db_));
     if (action_ == "export") return Export(*log);
     if (action_ == "check") return Check(*log, sound);
-    const bool best = action_ == "best";
-    WHET_ASSIGN_OR_RETURN(const Json json, best ? BestJson(*log) : StatsJson(*log));
-    if (TextWanted(json_)) (best ? PrintBest : PrintStats)(json);
+    const bool best = action_ == "best", plans = action_ == "plans";
+    WHET_ASSIGN_OR_RETURN(const Json json, best    ? BestJson(*log)
+                                           : plans ? PlansJson(*log)
+                                                   : StatsJson(*log));
+    if (TextWanted(json_)) (best ? PrintBest : plans ? PrintPlans : PrintStats)(json);
     if (const auto damaged = json["damaged_rows"].get<int64_t>(); damaged > 0)
       fmt::print(stderr, "warning: damaged rows, left out: {}; whet log check names them\n",
                  damaged);

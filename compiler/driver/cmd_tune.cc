@@ -35,6 +35,9 @@ class TuneVerb : public Verb {
         .Value("KEY");
     flags.Add("--tasks", &options_.task_pattern, "only tasks whose name or summary fits")
         .Value("REGEX");
+    flags.Add("--alternatives", &options_.alternatives,
+              "also tune the tasks of other ways to compute the network (one layout for all "
+              "images, fused groups in parts), so that compile can choose by measured times");
     flags.Add("--seed", &seed_, "seed of the search").Range(0, INT64_MAX);
     flags.Add("--strategy", &options_.strategy, "how candidates are chosen")
         .OneOf({"evolutionary", "random"});
@@ -83,7 +86,8 @@ class TuneVerb : public Verb {
       if (!(options_.seconds > 0))
         return InvalidArgument("--time '{}' is not a duration; write 90, 90s, 3m or 1h", time_);
     }
-    WHET_ASSIGN_OR_RETURN(const std::vector<TaskInfo> tasks, TuningTasks(options_));
+    WHET_ASSIGN_OR_RETURN(const TuningTasks found, FindTuningTasks(options_));
+    const std::vector<TaskInfo>& tasks = found.tasks;
     if (options_.trials == 0 && options_.seconds == 0) {
       options_.trials =
           static_cast<int64_t>(tasks.size()) * (effort_ == "full" ? kFullTrials : kQuickTrials);
@@ -93,7 +97,7 @@ class TuneVerb : public Verb {
     if (TextWanted(json_))
       fmt::print(stderr, "{} task{}, {}, seed {}\n", tasks.size(), tasks.size() == 1 ? "" : "s",
                  Budget(), options_.seed);
-    WHET_ASSIGN_OR_RETURN(const TuneReport report, Tune(options_, tasks));
+    WHET_ASSIGN_OR_RETURN(const TuneReport report, Tune(options_, found));
     *winner = report.has_winner();
     if (TextWanted(json_)) PrintTune(report);
     WHET_RETURN_IF_ERROR(WriteJson(json_, TuneJson(report)));

@@ -22,7 +22,18 @@
 namespace whet::driver {
 namespace {
 
-std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& options) {
+PlanInfo Describe(const Plan& plan) {
+  PlanInfo info;
+  info.layouts = plan.layouts;
+  info.split = static_cast<int64_t>(plan.split.size());
+  info.source = plan.source;
+  info.reason = plan.why;
+  if (plan.own_ns > 0 && plan.chosen_ns > 0) info.ratio = plan.chosen_ns / plan.own_ns;
+  return info;
+}
+
+std::string Metadata(const std::vector<PreparedModel>& sets, const std::vector<TaskInfo>& tasks,
+                     const CompileOptions& options) {
   nlohmann::json j;
   j["compiler"] = kCompilerVersion;
   j["codegen"] = kCodegenVersion;
@@ -30,6 +41,11 @@ std::string Metadata(const std::vector<TaskInfo>& tasks, const CompileOptions& o
   // What `whet verify` has to import the model with.
   if (!options.bind.empty()) j["bind"] = options.bind;
   if (!options.extra_outputs.empty()) j["extra_outputs"] = options.extra_outputs;
+  for (const PreparedModel& m : sets) {
+    nlohmann::json plan = {{"layouts", m.plan.layouts}, {"source", m.plan.source}};
+    for (const Fingerprint& f : m.plan.split) plan["split"].push_back(f.Hex());
+    j["plans"].push_back(std::move(plan));
+  }
   for (const TaskInfo& t : tasks) {
     nlohmann::json o = {{"name", t.name},     {"op", t.op_summary}, {"workload", t.fingerprint},
                         {"source", t.source}, {"count", t.count},   {"flops", t.flops}};
@@ -111,19 +127,24 @@ StatusOr<v1::ModelBuildReply> RunBuilder(v1::ModelBuildRequest request) {
 
 StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  WHET_ASSIGN_OR_RETURN(std::vector<PreparedModel> sets, PrepareSets(options));
+  std::unique_ptr<Records> log;
+  if (options.use_records) {
+    WHET_ASSIGN_OR_RETURN(log, OpenRecords(options));
+  }
+  WHET_ASSIGN_OR_RETURN(std::vector<PreparedModel> sets, PrepareSets(options, log.get()));
   const PreparedModel& m = sets[0];
-  ModelOptions lookup = options;
-  if (!options.use_records) lookup.db.clear(), lookup.server.clear();
-  WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records, FindRecords(m, lookup));
+  WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records,
+                        FindRecords(m, log.get(), options.threads));
+  log.reset();
   CompileReport report;
-  report.tasks = DescribeTasks(m, records);
+  report.plan = Describe(m.plan);
+  report.tasks = DescribeTasks(m.partition.tasks, records);
   for (const TaskInfo& t : report.tasks) (t.source == "tuned" ? report.tuned : report.untuned) += 1;
 
   v1::ModelBuildRequest request;
   request.set_name(options.name.empty() ? ModelName(options.model) : options.name);
   request.set_target(m.target.ToString());
-  request.set_metadata(Metadata(report.tasks, options));
+  request.set_metadata(Metadata(sets, report.tasks, options));
   request.set_out_path(std::filesystem::absolute(options.output).string());
   std::vector<std::string> traces;
   for (const TaskRecord& r : records) traces.push_back(r.trace);
@@ -143,10 +164,13 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
 }
 
 StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
-  WHET_ASSIGN_OR_RETURN(const std::vector<PreparedModel> sets, PrepareSets(options));
+  WHET_ASSIGN_OR_RETURN(const std::unique_ptr<Records> log, OpenRecords(options));
+  WHET_ASSIGN_OR_RETURN(const std::vector<PreparedModel> sets, PrepareSets(options, log.get()));
   const PreparedModel& m = sets[0];
-  WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records, FindRecords(m, options));
+  WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records,
+                        FindRecords(m, log.get(), options.threads));
   ModelInfo info;
+  info.plan = Describe(m.plan);
   auto describe = [&](const std::string& name, graph::ValueId v) {
     return ValueInfo{name, std::string(ToString(m.graph.type(v).dtype)), m.graph.type(v).shape};
   };
@@ -154,7 +178,7 @@ StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
     info.inputs.push_back(describe(m.graph.values[v].name, v));
   for (const graph::GraphOutput& o : m.graph.outputs)
     info.outputs.push_back(describe(o.name, o.value));
-  info.tasks = DescribeTasks(m, records);
+  info.tasks = DescribeTasks(m.partition.tasks, records);
   info.nodes = m.file_nodes;
   for (const graph::Value& v : m.graph.values) {
     if (v.constant) info.parameter_bytes += static_cast<int64_t>(v.constant->bytes().size());

@@ -9,9 +9,11 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "compiler/support/fingerprint.h"
 #include "compiler/support/status.h"
 
 namespace whet::driver {
@@ -31,6 +33,10 @@ struct ModelOptions {
   // The graph's text goes to stderr after each run of this graph pass; empty: none.
   std::string dump_after;
   bool graph_text = false;  // InspectModel gives the graph's text
+  // How the network is cut, instead of what the log's plan table says: a name of driver/plan.h, and
+  // the fused workloads that are taken apart.
+  std::string layouts;
+  std::set<Fingerprint> split;
 };
 
 // One fused task of the model.
@@ -53,7 +59,17 @@ struct CompileOptions : ModelOptions {
   bool use_records = true;  // false: default schedules, whatever the log holds
 };
 
+// How the network is cut, and why; see driver/plan.h.
+struct PlanInfo {
+  std::string layouts;
+  int64_t split = 0;   // distinct fused workloads that are computed in parts
+  std::string source;  // "measured", "given" or "default"
+  std::string reason;  // for "default"
+  double ratio = 0;    // sum over the tasks, to that of the default; 0: not known
+};
+
 struct CompileReport {
+  PlanInfo plan;  // of the first set of shapes
   std::vector<TaskInfo> tasks;
   int64_t tuned = 0, untuned = 0;  // distinct tasks; "fixed" ones count as neither
   double seconds = 0;
@@ -74,8 +90,9 @@ struct ModelInfo {
   std::vector<TaskInfo> tasks;             // distinct, in order of first use
   int64_t nodes = 0;                       // of the file
   int64_t parameter_bytes = 0;
-  int64_t flops = 0;                      // of one inference
-  int64_t kernels = 0;                    // launched by one inference
+  int64_t flops = 0;    // of one inference
+  int64_t kernels = 0;  // launched by one inference
+  PlanInfo plan;
   std::string graph_before, graph_after;  // text, as imported and after the passes; if wanted
 };
 

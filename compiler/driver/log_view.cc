@@ -82,6 +82,49 @@ void PrintBest(const Json& best) {
   if (best["tasks"].empty()) fmt::print("the log has no trials\n");
 }
 
+StatusOr<Json> PlansJson(db::LogReader& log) {
+  WHET_ASSIGN_OR_RETURN(const std::vector<db::PlanRow> rows, log.Plans());
+  Json regions = Json::array();
+  for (const db::PlanRow& row : rows) {
+    const std::string region = row.region.Hex();
+    if (regions.empty() || regions.back()["region"] != region) {
+      // A fused workload has a summary, a network has none.
+      const StatusOr<db::WorkloadRow> workload = log.Workload(row.region);
+      regions.push_back({{"region", region},
+                         {"summary", workload.ok() ? workload->op_summary : "network"},
+                         {"alternatives", Json::array()}});
+    }
+    Json parts = Json::array();
+    int64_t runs = 0;
+    for (const db::PlanRow::Part& p : row.parts) {
+      WHET_ASSIGN_OR_RETURN(const db::WorkloadRow workload, log.Workload(p.workload));
+      parts.push_back(
+          {{"workload", p.workload.Hex()}, {"summary", workload.op_summary}, {"count", p.count}});
+      runs += p.count;
+    }
+    regions.back()["alternatives"].push_back(
+        {{"name", row.alternative}, {"runs", runs}, {"parts", parts}});
+  }
+  return Json{{"log_id", log.log_id()}, {"damaged_rows", 0}, {"regions", regions}};
+}
+
+void PrintPlans(const Json& plans) {
+  for (const Json& r : plans["regions"]) {
+    fmt::print("{}  {}\n", r["region"].get<std::string>(), r["summary"].get<std::string>());
+    for (const Json& a : r["alternatives"]) {
+      fmt::print("  {:<14} {:>4} tasks, {:>4} runs", a["name"].get<std::string>(),
+                 a["parts"].size(), a["runs"].get<int64_t>());
+      if (a["parts"].size() <= 3) {
+        for (const Json& p : a["parts"])
+          fmt::print("{}{} x {}", &p == &a["parts"].front() ? ": " : ", ",
+                     p["count"].get<int64_t>(), p["summary"].get<std::string>());
+      }
+      fmt::print("\n");
+    }
+  }
+  if (plans["regions"].empty()) fmt::print("the log has no plans\n");
+}
+
 StatusOr<Json> StatsJson(db::LogReader& log) {
   WHET_ASSIGN_OR_RETURN(const db::LogStats stats, log.Stats());
   Json tasks = Json::array();

@@ -18,6 +18,10 @@ StatusOr<std::unique_ptr<db::LogReader>> OpenLog(const std::string& path);
 StatusOr<nlohmann::ordered_json> BestJson(db::LogReader& log);
 void PrintBest(const nlohmann::ordered_json& best);
 
+// The plan table: by region its alternatives and the tasks that they consist of.
+StatusOr<nlohmann::ordered_json> PlansJson(db::LogReader& log);
+void PrintPlans(const nlohmann::ordered_json& plans);
+
 // Counts: trials, failures by kind, per task.
 StatusOr<nlohmann::ordered_json> StatsJson(db::LogReader& log);
 void PrintStats(const nlohmann::ordered_json& stats);

@@ -8,6 +8,7 @@
 
 #include "compiler/driver/artifact_io.h"
 #include "compiler/driver/names.h"
+#include "compiler/driver/plan.h"
 #include "compiler/support/names.h"
 #include "compiler/target/target.h"
 #include "deploy/runtime/cpu_features.h"
@@ -76,6 +77,14 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
       .Value("PASS");
 }
 
+void ModelFlags::DeclareLayouts(Flags& flags) {
+  flags
+      .Add("--layouts", &options.layouts,
+           "layouts of images: 'selected' by least estimated cost, or one for all where operators "
+           "can; default: what the log's measurements say, else 'selected'")
+      .OneOf({std::begin(kLayoutNames), std::end(kLayoutNames)});
+}
+
 Status ModelFlags::Resolve() {
   if (!options.db.empty() && !options.server.empty())
     return InvalidArgument("--db and --server exclude each other: a server has its own log");
@@ -86,6 +95,21 @@ Status ModelFlags::Resolve() {
   for (const std::string& b : bind_) WHET_RETURN_IF_ERROR(ParseBind(b, &options.bind));
   options.threads = static_cast<int>(threads_);
   return CheckTarget(options.target);
+}
+
+nlohmann::ordered_json PlanJson(const PlanInfo& p) {
+  nlohmann::ordered_json json = {{"layouts", p.layouts}, {"split", p.split}, {"source", p.source}};
+  if (!p.reason.empty()) json["reason"] = p.reason;
+  if (p.ratio > 0) json["ratio"] = p.ratio;
+  return json;
+}
+
+std::string PlanText(const PlanInfo& p) {
+  std::string text = fmt::format("layouts {}", p.layouts);
+  if (p.split > 0) text += fmt::format(", {} fused workloads taken apart", p.split);
+  if (p.source == "measured" && p.ratio > 0)
+    text += fmt::format(" ({:.2f} x the default's time by the log)", p.ratio);
+  return p.reason.empty() ? text : text + " (" + p.reason + ")";
 }
 
 nlohmann::ordered_json TaskJson(const TaskInfo& t) {

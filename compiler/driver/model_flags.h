@@ -15,6 +15,7 @@ class ModelFlags {
  public:
   enum class Needs { kShapes, kRecords };  // kRecords: also a target, and where the records are
   void Declare(Flags& flags, Needs needs = Needs::kRecords);
+  void DeclareLayouts(Flags& flags);  // --layouts
   // Turns the texts into `options`; InvalidArgument shows how a flag is written.
   Status Resolve();
 
@@ -25,6 +26,8 @@ class ModelFlags {
   int64_t threads_ = 1;
 };
 
+nlohmann::ordered_json PlanJson(const PlanInfo& plan);
+std::string PlanText(const PlanInfo& plan);
 nlohmann::ordered_json TaskJson(const TaskInfo& task);
 void PrintTasks(const std::vector<TaskInfo>& tasks);
 

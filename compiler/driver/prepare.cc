@@ -4,77 +4,32 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "compiler/driver/tuner_client.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/graph/passes.h"
-#include "compiler/schedule/schedule.h"
-#include "compiler/support/version.h"
-#include "compiler/task/workload_program.h"
-#include "db/store/tuning_log.h"
+#include "compiler/graph/structure.h"
 
 namespace whet::driver {
 namespace {
 
-StatusOr<std::vector<TaskRecord>> FromLog(const PreparedModel& m, const ModelOptions& options) {
-  WHET_ASSIGN_OR_RETURN(
-      std::unique_ptr<db::LogReader> log,
-      db::LogReader::Open(options.db, {.check = db::ReaderOptions::Check::kFull}));
-  for (const std::string& w : log->warnings()) fmt::print(stderr, "warning: {}\n", w);
-  std::vector<TaskRecord> records;
-  for (const fusion::Task& t : m.partition.tasks) {
-    WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload.ToString()));
-    db::BestQuery query;
-    query.key = {t.fingerprint, m.target.FeatureSet(), options.threads, db::CacheMode::kWarm};
-    query.codegen_version = kCodegenVersion;
-    query.initial_program = schedule::DigestOf(w.program);
-    WHET_ASSIGN_OR_RETURN(db::Best best, log->FindBest(query));
-    TaskRecord r;
-    if (best.record) {
-      r.trace = best.record->row.trace;
-      r.best_ns = best.record->row.median_ns;
-      r.ratio = best.record->ratio;
-      r.default_ns = r.ratio > 0 ? r.best_ns / r.ratio : 0;
-    } else {
-      r.reason = best.why;
-    }
-    records.push_back(std::move(r));
-  }
-  return records;
+// Whether the partition is what the plan foresaw; a release that cuts networks in another way may
+// have written the rows.
+bool IsAsPlanned(const PreparedModel& m) {
+  return m.plan.source != "measured" || PartsOf(m.partition) == m.plan.parts;
 }
 
-StatusOr<std::vector<TaskRecord>> FromServer(const PreparedModel& m, const ModelOptions& options) {
-  v1::GetRecordsRequest request;
-  for (const fusion::Task& t : m.partition.tasks) {
-    WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload.ToString()));
-    v1::RecordQuery* q = request.add_queries();
-    q->set_workload_fingerprint(t.fingerprint.Hex());
-    q->set_feature_set(m.target.FeatureSet());
-    q->set_threads(static_cast<uint32_t>(options.threads));
-    q->set_codegen_version(kCodegenVersion);
-    q->set_initial_program(schedule::DigestOf(w.program).Hex());
-  }
-  WHET_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(options.server));
-  WHET_ASSIGN_OR_RETURN(v1::GetRecordsReply reply, client->Records(request));
-  if (reply.records_size() != request.queries_size())
-    return Unavailable("server '{}' answered {} of {} queries", options.server,
-                       reply.records_size(), request.queries_size());
-  std::vector<TaskRecord> records;
-  for (const v1::RecordReply& r : reply.records()) {
-    TaskRecord out;
-    out.reason = r.why();
-    if (r.found()) {
-      out.trace = r.trace();
-      out.best_ns = r.median_ns();
-      out.ratio = r.ratio();
-      out.default_ns = out.ratio > 0 ? out.best_ns / out.ratio : 0;
-    }
-    records.push_back(std::move(out));
-  }
-  return records;
+}  // namespace
+
+StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
+  frontend::ImportOptions import;
+  import.shapes = options.shapes;
+  import.bind = options.bind;
+  import.outputs = options.extra_outputs;
+  return frontend::ImportFile(options.model, import);
 }
 
-Status Optimise(graph::Graph& g, const std::string& dump_after) {
+Status ApplyLayouts(graph::Graph& g, const Plan& plan, const std::string& dump_after) {
   graph::PassOptions passes;
+  WHET_ASSIGN_OR_RETURN(passes.layout_cost, LayoutCostOf(plan.layouts));
   if (!dump_after.empty()) {
     WHET_RETURN_IF_ERROR(graph::CheckPassNames({&dump_after, 1}));
     passes.dump = [&](std::string_view pass, const graph::Graph& now) {
@@ -89,54 +44,70 @@ Status Optimise(graph::Graph& g, const std::string& dump_after) {
   return OkStatus();
 }
 
-}  // namespace
-
-StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
-  frontend::ImportOptions import;
-  import.shapes = options.shapes;
-  import.bind = options.bind;
-  import.outputs = options.extra_outputs;
-  return frontend::ImportFile(options.model, import);
+StatusOr<std::unique_ptr<Records>> OpenRecords(const ModelOptions& options) {
+  if (!options.server.empty()) return OpenServerRecords(options.server);
+  if (!options.db.empty()) return OpenLogRecords(options.db);
+  return std::unique_ptr<Records>();
 }
 
-StatusOr<PreparedModel> PrepareModel(const ModelOptions& options) {
+StatusOr<PreparedModel> PrepareModel(const ModelOptions& options, Records* records) {
   PreparedModel m;
   WHET_ASSIGN_OR_RETURN(m.target, Target::Parse(options.target));
-  WHET_ASSIGN_OR_RETURN(m.graph, ImportModel(options));
-  m.file_nodes = static_cast<int64_t>(m.graph.nodes.size());
-  if (options.graph_text) m.imported_text = graph::ToString(m.graph);
-  WHET_RETURN_IF_ERROR(Optimise(m.graph, options.dump_after));
-  WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph));
-  return m;
+  WHET_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(options));
+  m.file_nodes = static_cast<int64_t>(imported.nodes.size());
+  if (options.graph_text) m.imported_text = graph::ToString(imported);
+  m.plan.region = graph::StructureOf(imported);
+  m.plan.why = Records::kNone;
+  if (!options.layouts.empty() || !options.split.empty()) {
+    m.plan.source = "given";
+    m.plan.why.clear();
+    if (!options.layouts.empty()) m.plan.layouts = options.layouts;
+    m.plan.split = options.split;
+  } else if (records != nullptr) {
+    WHET_ASSIGN_OR_RETURN(
+        m.plan, ChoosePlan(m.plan.region, *records, m.target.FeatureSet(), options.threads));
+  }
+  while (true) {
+    m.graph = imported;
+    WHET_RETURN_IF_ERROR(ApplyLayouts(m.graph, m.plan, options.dump_after));
+    WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph, m.plan.split));
+    if (IsAsPlanned(m)) return m;
+    m.plan = {m.plan.region};
+    m.plan.why = "the network is cut in another way than when its alternatives were measured";
+  }
 }
 
-StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options) {
-  WHET_ASSIGN_OR_RETURN(PreparedModel first, PrepareModel(options));
+StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options, Records* records) {
+  WHET_ASSIGN_OR_RETURN(PreparedModel first, PrepareModel(options, records));
   std::vector<PreparedModel> sets;
   sets.push_back(std::move(first));
   for (const auto& shapes : options.more_shapes) {
     ModelOptions one = options;
     one.shapes = shapes;
-    WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(one));
+    WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(one, records));
     fusion::ShareTasks(sets[0].partition, m.partition);
     sets.push_back(std::move(m));
   }
   return sets;
 }
 
-StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& m, const ModelOptions& options) {
-  if (!options.server.empty()) return FromServer(m, options);
-  if (!options.db.empty()) return FromLog(m, options);
-  std::vector<TaskRecord> none(m.partition.tasks.size());
-  for (TaskRecord& r : none) r.reason = "no tuning log given";
-  return none;
+StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& m, Records* records,
+                                              int threads) {
+  if (records == nullptr) {
+    TaskRecord none;
+    none.reason = Records::kNone;
+    return std::vector<TaskRecord>(m.partition.tasks.size(), none);
+  }
+  std::vector<std::string> workloads;
+  for (const fusion::Task& t : m.partition.tasks) workloads.push_back(t.workload.ToString());
+  return records->Find(workloads, m.target.FeatureSet(), threads);
 }
 
-std::vector<TaskInfo> DescribeTasks(const PreparedModel& m,
+std::vector<TaskInfo> DescribeTasks(const std::vector<fusion::Task>& tasks,
                                     const std::vector<TaskRecord>& records) {
   std::vector<TaskInfo> out;
-  for (size_t i = 0; i < m.partition.tasks.size(); ++i) {
-    const fusion::Task& t = m.partition.tasks[i];
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const fusion::Task& t = tasks[i];
     TaskInfo info;
     info.name = t.label;
     info.op_summary = t.workload.Title();

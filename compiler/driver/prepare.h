@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "compiler/driver/compile_model.h"
+#include "compiler/driver/plan.h"
+#include "compiler/driver/records.h"
 #include "compiler/fusion/partition.h"
 #include "compiler/graph/graph.h"
 #include "compiler/target/target.h"
@@ -14,28 +16,31 @@ struct PreparedModel {
   Target target;
   int64_t file_nodes = 0;     // after import, before the passes
   std::string imported_text;  // of the graph then, if wanted
+  Plan plan;                  // how it is cut
   graph::Graph graph;         // after the passes
   fusion::Partition partition;
 };
 
 // As imported: no pass has run.
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options);
-StatusOr<PreparedModel> PrepareModel(const ModelOptions& options);
+// The graph passes, with the layouts of the plan; `dump_after` as in ModelOptions.
+Status ApplyLayouts(graph::Graph& g, const Plan& plan, const std::string& dump_after);
+
+// Where the options say that records are looked up; null: nowhere.
+StatusOr<std::unique_ptr<Records>> OpenRecords(const ModelOptions& options);
+
+// `records` may be null: then the plan is the one that needs no measurements.
+StatusOr<PreparedModel> PrepareModel(const ModelOptions& options, Records* records);
 // One per set of shapes. The tasks of all are those of the first one's partition, which the groups
 // of the others refer to as well; a task counts as often as all of them together run it.
-StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options);
+StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options, Records* records);
 
-// The best record of each task, from a tuning log or a server, or why there is none.
-struct TaskRecord {
-  std::string trace;  // empty: the default schedule
-  std::string reason;
-  double default_ns = 0, best_ns = 0, ratio = 0;
-};
-StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& model,
-                                              const ModelOptions& options);
+// Of each task.
+StatusOr<std::vector<TaskRecord>> FindRecords(const PreparedModel& model, Records* records,
+                                              int threads);
 
-// One line per distinct task, with its record.
-std::vector<TaskInfo> DescribeTasks(const PreparedModel& model,
+// One line per task, with its record; `records` may be empty.
+std::vector<TaskInfo> DescribeTasks(const std::vector<fusion::Task>& tasks,
                                     const std::vector<TaskRecord>& records);
 
 // "face_detection" of "models/face-detection.onnx": letters, digits and '_'.

@@ -4,22 +4,25 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include "compiler/driver/interrupt.h"
 #include "compiler/driver/local_servers.h"
 #include "compiler/driver/names.h"
+#include "compiler/driver/plan.h"
 
 namespace whet::driver {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-v1::JobSpec SpecOf(const TuneOptions& o, const std::vector<TaskInfo>& tasks) {
+v1::JobSpec SpecOf(const TuneOptions& o, const TuningTasks& tasks) {
   v1::JobSpec spec;
   spec.set_name(std::filesystem::path(o.model.model).filename().string());
   spec.set_key(o.key.empty() ? LocalServers::kKey : o.key);
@@ -29,12 +32,22 @@ v1::JobSpec SpecOf(const TuneOptions& o, const std::vector<TaskInfo>& tasks) {
   spec.set_seed(o.seed);
   spec.set_strategy(o.strategy);
   if (o.model.target != "host") spec.set_target(o.model.target);
-  for (const TaskInfo& t : tasks) {
+  for (const TaskInfo& t : tasks.tasks) {
     v1::TaskSpec* task = spec.add_tasks();
     task->set_workload(t.workload);
     task->set_weight(static_cast<double>(t.count));
     task->set_name(t.name);
     task->set_op_summary(t.op_summary);
+  }
+  for (const db::PlanRow& row : tasks.plans) {
+    v1::Plan* plan = spec.add_plans();
+    plan->set_region(row.region.Hex());
+    plan->set_alternative(row.alternative);
+    for (const db::PlanRow::Part& p : row.parts) {
+      v1::Plan::Part* part = plan->add_parts();
+      part->set_workload(p.workload.Hex());
+      part->set_count(p.count);
+    }
   }
   return spec;
 }
@@ -110,11 +123,7 @@ bool TuneReport::has_winner() const {
   return false;
 }
 
-StatusOr<std::vector<TaskInfo>> TuningTasks(const TuneOptions& o) {
-  ModelOptions model = o.model;  // only what is in it is asked here, not what is known about it
-  model.db.clear();
-  model.server.clear();
-  WHET_ASSIGN_OR_RETURN(const ModelInfo info, InspectModel(model));
+StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& o) {
   std::regex pattern;
   try {
     pattern = std::regex(o.task_pattern, std::regex::ECMAScript);
@@ -122,20 +131,27 @@ StatusOr<std::vector<TaskInfo>> TuningTasks(const TuneOptions& o) {
     return InvalidArgument("--tasks '{}' is not a regular expression: {}", o.task_pattern,
                            e.what());
   }
-  std::vector<TaskInfo> tasks;
-  for (const TaskInfo& t : info.tasks) {
-    if (t.source == "fixed") continue;
-    if (std::regex_search(t.name, pattern) || std::regex_search(t.op_summary, pattern))
-      tasks.push_back(t);
+  WHET_ASSIGN_OR_RETURN(const Alternatives all, ListAlternatives(o.model, o.alternatives));
+  TuningTasks found;
+  std::set<Fingerprint> known;
+  for (const TaskInfo& t : all.tasks) {
+    if (!std::regex_search(t.name, pattern) && !std::regex_search(t.op_summary, pattern)) continue;
+    found.tasks.push_back(t);
+    known.insert(FingerprintOf(t.workload));
   }
-  if (tasks.empty())
+  if (found.tasks.empty())
     return InvalidArgument(
         "--tasks '{}' fits none of the model's {} tasks; whet inspect lists them", o.task_pattern,
-        info.tasks.size());
-  return tasks;
+        all.tasks.size());
+  for (const db::PlanRow& plan : all.plans) {
+    if (std::all_of(plan.parts.begin(), plan.parts.end(),
+                    [&](const db::PlanRow::Part& p) { return known.contains(p.workload); }))
+      found.plans.push_back(plan);
+  }
+  return found;
 }
 
-StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tasks) {
+StatusOr<TuneReport> Tune(const TuneOptions& o, const TuningTasks& tasks) {
   WatchInterrupts();
   std::unique_ptr<LocalServers> local;
   if (o.model.server.empty()) {
@@ -149,6 +165,7 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const std::vector<TaskInfo>& tas
   WHET_ASSIGN_OR_RETURN(const v1::SubmitJobReply submitted,
                         SubmitWhenReady(*client, SpecOf(o, tasks), local.get()));
   TuneReport report;
+  report.alternatives = o.alternatives;
   report.target = submitted.target();
   report.already_measured = submitted.already_measured();
   {
@@ -243,9 +260,9 @@ void PrintTune(const TuneReport& r) {
     fmt::print("{}{} {}", &f == &r.job.failed(0) ? ": " : ", ", f.count(), f.kind());
   fmt::print("\n");
   if (r.job.default_total_ns() > 0 && r.job.best_total_ns() > 0) {
-    fmt::print("sum over the tasks: {:.4f} -> {:.4f} ms, {:.2f} times as fast\n",
-               r.job.default_total_ns() * 1e-6, r.job.best_total_ns() * 1e-6,
-               r.job.default_total_ns() / r.job.best_total_ns());
+    fmt::print("sum over the tasks{}: {:.4f} -> {:.4f} ms, {:.2f} times as fast\n",
+               r.alternatives ? ", those of all alternatives" : "", r.job.default_total_ns() * 1e-6,
+               r.job.best_total_ns() * 1e-6, r.job.default_total_ns() / r.job.best_total_ns());
   }
 }
 

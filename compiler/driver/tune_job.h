@@ -9,6 +9,7 @@
 #include "compiler/driver/compile_model.h"
 #include "compiler/driver/progress.h"
 #include "compiler/driver/tuner_client.h"
+#include "db/record/record.h"
 
 namespace whet::driver {
 
@@ -19,8 +20,9 @@ struct TuneOptions {
   int64_t trials = 0;  // total wanted in the log; 0: by time only
   double seconds = 0;  // 0: by trials only
   uint64_t seed = 1;
-  std::string strategy;      // empty: the server's choice
-  std::string task_pattern;  // regular expression on names and summaries; empty: all
+  std::string strategy;       // empty: the server's choice
+  std::string task_pattern;   // regular expression on names and summaries; empty: all
+  bool alternatives = false;  // also the tasks of the network's alternatives, see driver/plan.h
   Progress::Style progress = Progress::Style::kLines;
 };
 
@@ -29,6 +31,7 @@ struct TuneReport {
   std::string target;  // that the devices have
   int64_t already_measured = 0;
   bool interrupted = false;
+  bool alternatives = false;  // the job had the tasks of alternatives too
   int64_t trials() const { return job.trials_done() - job.trials_before(); }  // of this job
   int64_t failed() const;
   // From the first measurement to the end of the finals.
@@ -38,12 +41,17 @@ struct TuneReport {
   bool has_winner() const;  // at least one task has a valid time
 };
 
-// The tasks that a job would hold: those with a choice, filtered by the pattern.
-StatusOr<std::vector<TaskInfo>> TuningTasks(const TuneOptions& options);
+// What a job would hold: the model's tasks, filtered by the pattern, and what the plan table gets
+// to know of it.
+struct TuningTasks {
+  std::vector<TaskInfo> tasks;
+  std::vector<db::PlanRow> plans;  // those all of whose parts are among the tasks
+};
+StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& options);
 
 // Starts the servers if none is named, submits, waits. A job that failed as a whole is an error;
 // single failed trials and tasks are in the report. Call before the process has threads.
-StatusOr<TuneReport> Tune(const TuneOptions& options, const std::vector<TaskInfo>& tasks);
+StatusOr<TuneReport> Tune(const TuneOptions& options, const TuningTasks& tasks);
 
 nlohmann::ordered_json TuneJson(const TuneReport& report);
 void PrintTune(const TuneReport& report);

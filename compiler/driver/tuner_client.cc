@@ -110,6 +110,10 @@ StatusOr<v1::GetRecordsReply> TunerClient::Records(const v1::GetRecordsRequest& 
   return impl_->Call(&v1::Tuner::Stub::GetRecords, request);
 }
 
+StatusOr<v1::GetPlansReply> TunerClient::Plans(const v1::GetPlansRequest& request) {
+  return impl_->Call(&v1::Tuner::Stub::GetPlans, request);
+}
+
 StatusOr<v1::ListDevicesReply> TunerClient::Devices(const std::string& key) {
   v1::ListDevicesRequest request;
   request.set_key(key);

@@ -35,6 +35,7 @@ class TunerClient {
   Status Cancel(const std::string& job_id);
   StatusOr<v1::ListJobsReply> Jobs();
   StatusOr<v1::GetRecordsReply> Records(const v1::GetRecordsRequest& request);
+  StatusOr<v1::GetPlansReply> Plans(const v1::GetPlansRequest& request);
   StatusOr<v1::ListDevicesReply> Devices(const std::string& key);
 
  private:

@@ -150,6 +150,24 @@ Status TakeMetadata(const Model& model, VerifyOptions* options) {
   return OkStatus();
 }
 
+// How set number `set` of the artifact was cut; nothing for one that does not say so.
+Status TakePlan(const Model& model, size_t set, VerifyOptions* options) {
+  const auto j = nlohmann::json::parse(model.desc().metadata, nullptr, false);
+  if (!j.is_object() || !j.contains("plans") || !j["plans"].is_array() ||
+      j["plans"].size() <= set || !j["plans"][set].is_object())
+    return OkStatus();
+  const auto& plan = j["plans"][set];
+  if (plan.contains("layouts") && plan["layouts"].is_string())
+    options->layouts = plan["layouts"].get<std::string>();
+  if (!plan.contains("split") || !plan["split"].is_array()) return OkStatus();
+  for (const auto& f : plan["split"]) {
+    if (!f.is_string()) continue;
+    WHET_ASSIGN_OR_RETURN(const Fingerprint print, ParseFingerprint(f.get<std::string>()));
+    options->split.insert(print);
+  }
+  return OkStatus();
+}
+
 // One set of shapes; `io` is filled. Differences are appended to the report, with `prefix` before
 // their names.
 Status VerifySet(const std::shared_ptr<const Model>& model, const Buffers& io,
@@ -185,7 +203,7 @@ Status VerifySet(const std::shared_ptr<const Model>& model, const Buffers& io,
     report.passed &= report.outputs.back().outside == 0;
   }
   if (options.layers) {
-    WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(options));
+    WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(options, nullptr));
     WHET_RETURN_IF_ERROR(CompareLayers(m, *model, io, std::move(inputs), options, report));
     report.passed &= report.first_divergent_layer.empty();
   }
@@ -217,7 +235,14 @@ StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
                           ChooseAndFill(sets[i], options.inputs, options.preprocess,
                                         MissingInputs::kRandom, options.seed));
     const std::string prefix = sets.size() > 1 ? fmt::format("set {}: ", i + 1) : "";
-    WHET_RETURN_IF_ERROR(VerifySet(filled.model, filled.buffers, options, prefix, report));
+    const auto variant =
+        std::find(artifact->variants().begin(), artifact->variants().end(), filled.model);
+    const bool first = variant == artifact->variants().end();
+    VerifyOptions one = options;
+    WHET_RETURN_IF_ERROR(TakePlan(
+        *artifact, first ? 0 : 1 + static_cast<size_t>(variant - artifact->variants().begin()),
+        &one));
+    WHET_RETURN_IF_ERROR(VerifySet(filled.model, filled.buffers, one, prefix, report));
   }
   return report;
 }

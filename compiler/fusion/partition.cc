@@ -27,6 +27,10 @@ constexpr size_t kMaxGroupInputs = 24;
 // data.
 constexpr int64_t kMaxRecompute = 2;
 
+bool IsAnchor(const Node& n) {
+  return !n.view && (n.op->kind == FusionKind::kOutFusable || n.op->kind == FusionKind::kReduction);
+}
+
 class Grouper {
  public:
   explicit Grouper(const Graph& g)
@@ -83,9 +87,7 @@ class Grouper {
     std::vector<std::pair<int64_t, int>> found;
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
       const Node& node = g_.nodes[n];
-      if (node.view ||
-          (node.op->kind != FusionKind::kOutFusable && node.op->kind != FusionKind::kReduction))
-        continue;
+      if (!IsAnchor(node)) continue;
       found.emplace_back(graph::FlopsOf(g_.View(node)), static_cast<int>(n));
     }
     std::sort(found.rbegin(), found.rend());
@@ -261,6 +263,35 @@ std::vector<ValueId> ResultsOf(const Graph& g, const std::vector<int>& nodes,
   return results;
 }
 
+// See SplitOf: the parts in execution order, or none.
+std::vector<std::vector<int>> PartsOf(const Graph& g, const std::vector<int>& nodes,
+                                      const std::vector<std::vector<int>>& users) {
+  const auto anchors =
+      std::count_if(nodes.begin(), nodes.end(), [&](int n) { return IsAnchor(g.nodes[n]); });
+  if (nodes.size() < 2 || anchors != 1) return {};
+  const int anchor =
+      *std::find_if(nodes.begin(), nodes.end(), [&](int n) { return IsAnchor(g.nodes[n]); });
+  // Backwards from the anchor; nodes are in execution order.
+  std::set<ValueId> needed(g.nodes[anchor].inputs.begin(), g.nodes[anchor].inputs.end());
+  std::vector<int> before, after;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const int n = nodes[i];
+    if (n == anchor) continue;
+    const bool feeds = std::any_of(g.nodes[n].outputs.begin(), g.nodes[n].outputs.end(),
+                                   [&](ValueId v) { return needed.count(v) > 0; });
+    (feeds ? before : after).push_back(n);
+    if (feeds) needed.insert(g.nodes[n].inputs.begin(), g.nodes[n].inputs.end());
+  }
+  std::vector<std::vector<int>> parts;
+  for (std::vector<int> part : {std::move(before), std::vector<int>{anchor}, std::move(after)}) {
+    if (part.empty()) continue;
+    std::sort(part.begin(), part.end());
+    if (ResultsOf(g, part, users).size() != 1) return {};
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 // `a` and `b` have an element of equal size at each place of equally many bytes.
 bool SamePlaces(const graph::TensorType& a, const graph::TensorType& b) {
   return a.shape == b.shape && graph::SameOrder(a, b) && SizeOf(a.dtype) == SizeOf(b.dtype);
@@ -338,15 +369,47 @@ Status CheckElements(const Graph& g, const std::vector<int>& nodes) {
   return OkStatus();
 }
 
+// Counts one more instance of a workload; its index in `tasks`.
+int AddTask(std::vector<Task>& tasks, std::map<Fingerprint, int>& index, Workload workload,
+            const std::string& label) {
+  const Fingerprint f = workload.fingerprint();
+  const auto [it, fresh] = index.emplace(f, static_cast<int>(tasks.size()));
+  if (fresh) tasks.push_back({std::move(workload), f, 0, label});
+  ++tasks[it->second].count;
+  return it->second;
+}
+
+// The instances of these workloads taken apart; still an execution order.
+std::vector<std::vector<int>> SplitPieces(const Graph& g, std::vector<std::vector<int>> pieces,
+                                          const std::vector<std::vector<int>>& users,
+                                          const std::set<Fingerprint>& split) {
+  std::vector<std::vector<int>> out;
+  for (std::vector<int>& nodes : pieces) {
+    std::vector<std::vector<int>> parts = PartsOf(g, nodes, users);
+    if (!parts.empty() &&
+        split.count(Canonicalize(g, nodes, ResultsOf(g, nodes, users)).workload.fingerprint()) >
+            0) {
+      out.insert(out.end(), parts.begin(), parts.end());
+    } else {
+      out.push_back(std::move(nodes));
+    }
+  }
+  std::sort(out.begin(), out.end(),
+            [](const auto& a, const auto& b) { return a.back() < b.back(); });
+  return out;
+}
+
 }  // namespace
 
-StatusOr<Partition> PartitionGraph(const Graph& g) {
+StatusOr<Partition> PartitionGraph(const Graph& g, const std::set<Fingerprint>& split) {
   Partition p;
   p.storage = Storage(g);
   WHET_RETURN_IF_ERROR(CheckOutputs(g, p.storage));
   const std::vector<std::vector<int>> users = g.Users();
   std::map<Fingerprint, int> tasks;
-  for (std::vector<int>& nodes : Grouper(g).Run()) {
+  std::vector<std::vector<int>> pieces = Grouper(g).Run();
+  if (!split.empty()) pieces = SplitPieces(g, std::move(pieces), users, split);
+  for (std::vector<int>& nodes : pieces) {
     Group group;
     group.outputs = ResultsOf(g, nodes, users);
     // Nothing has to run for results without elements.
@@ -359,14 +422,21 @@ StatusOr<Partition> PartitionGraph(const Graph& g) {
     group.label = LabelOf(g, nodes);
     group.nodes = std::move(nodes);
     group.overwritable = Overwritable(g, group, users, p.storage);
-    const Fingerprint f = c.workload.fingerprint();
-    auto [it, fresh] = tasks.emplace(f, static_cast<int>(p.tasks.size()));
-    if (fresh) p.tasks.push_back({std::move(c.workload), f, 0, group.label});
-    group.task = it->second;
-    ++p.tasks[group.task].count;
+    group.task = AddTask(p.tasks, tasks, std::move(c.workload), group.label);
     p.groups.push_back(std::move(group));
   }
   return p;
+}
+
+std::vector<Task> SplitOf(const Graph& g, const Group& group) {
+  const std::vector<std::vector<int>> users = g.Users();
+  std::vector<Task> parts;
+  std::map<Fingerprint, int> index;
+  for (const std::vector<int>& nodes : PartsOf(g, group.nodes, users)) {
+    Canonical c = Canonicalize(g, nodes, ResultsOf(g, nodes, users));
+    AddTask(parts, index, std::move(c.workload), LabelOf(g, nodes));
+  }
+  return parts;
 }
 
 void ShareTasks(Partition& first, Partition& other) {

@@ -4,6 +4,7 @@
 // of epilogues and reductions; opaque ones stay alone. View nodes run nothing and belong to no
 // group. Every group has one result that others read. Pure functions of the graph.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,13 @@ struct Partition {
 };
 
 // The graph has been through the passes (layouts assigned, views marked, outputs separated).
-StatusOr<Partition> PartitionGraph(const graph::Graph& g);
+// Instances of the workloads in `split` are computed in parts: see SplitOf.
+StatusOr<Partition> PartitionGraph(const graph::Graph& g, const std::set<Fingerprint>& split = {});
+
+// The alternative to a fused group: the anchor alone, what comes before it, and what comes after
+// it. Tasks as often as the group runs them; empty for a group that is one node, has no anchor, or
+// whose parts would have more than one result each.
+std::vector<Task> SplitOf(const graph::Graph& g, const Group& group);
 
 // Makes `other`, the partition of the same network for other input shapes, refer to the tasks of
 // `first`: those that `first` lacks are added to it, and a task counts as often as both run it.

@@ -21,6 +21,10 @@ class LayoutCost {
 };
 
 const LayoutCost& RooflineLayoutCost();
+// The same estimate, but values of four dimensions are stored in this one layout wherever an
+// operator can write it; copies are made for what has to be read in another.
+const LayoutCost& RowMajorLayoutCost();
+const LayoutCost& ChannelsLastLayoutCost();
 
 // Equal bytes for equal elements, as far as dimensions of both that are longer than one say. The
 // types may differ in extents, not in rank.

@@ -239,15 +239,11 @@ class Selection {
 
 }  // namespace
 
-StatusOr<bool> AssignLayouts(Graph& g) {
-  double ignored = 0;
-  return Selection(g, RooflineLayoutCost()).Run(&ignored);
-}
+StatusOr<bool> AssignLayouts(Graph& g) { return SelectLayouts(g, RooflineLayoutCost()); }
 
-StatusOr<double> SelectLayouts(Graph& g, const LayoutCost& cost) {
-  double total = 0;
-  Selection(g, cost).Run(&total);
-  return total;
+StatusOr<bool> SelectLayouts(Graph& g, const LayoutCost& cost, double* total) {
+  double ignored = 0;
+  return Selection(g, cost).Run(total ? total : &ignored);
 }
 
 StatusOr<bool> MarkViews(Graph& g) {

@@ -60,7 +60,9 @@ StatusOr<PassResult> RunOne(Graph& g, const Pass& pass, const PassOptions& optio
       options.disabled.end())
     return r;
   const int64_t start = options.now_ns ? options.now_ns() : 0;
-  auto changed = pass.run(g);
+  auto changed = pass.run == AssignLayouts && options.layout_cost
+                     ? SelectLayouts(g, *options.layout_cost)
+                     : pass.run(g);
   if (!changed.ok()) return Annotate(changed.status(), fmt::format("graph pass {}", pass.name));
   r.changed = *changed;
   if (options.now_ns) r.nanoseconds = options.now_ns() - start;

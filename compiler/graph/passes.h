@@ -12,6 +12,8 @@
 
 namespace whet::graph {
 
+class LayoutCost;
+
 // Returns whether it changed the graph.
 using PassFn = StatusOr<bool> (*)(Graph&);
 struct Pass {
@@ -37,6 +39,8 @@ struct PassOptions {
   // the caller.
   std::function<void(std::string_view pass, const Graph&)> dump;
   std::function<int64_t()> now_ns;  // monotonic; null: no timing
+  // By which assign-layouts selects; null: RooflineLayoutCost.
+  const LayoutCost* layout_cost = nullptr;
 };
 
 StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options = {});
@@ -60,9 +64,8 @@ StatusOr<bool> MergeEqualNodes(Graph& g);
 StatusOr<bool> QdqToInteger(Graph& g);
 StatusOr<bool> FoldZeroPoints(Graph& g);
 StatusOr<bool> AssignLayouts(Graph& g);
-// The same with other costs; what the selection costs by them.
-class LayoutCost;
-StatusOr<double> SelectLayouts(Graph& g, const LayoutCost& cost);
+// The same with other costs; `total`, if wanted: what the selection costs by them.
+StatusOr<bool> SelectLayouts(Graph& g, const LayoutCost& cost, double* total = nullptr);
 StatusOr<bool> MarkViews(Graph& g);
 StatusOr<bool> SeparateOutputs(Graph& g);
 

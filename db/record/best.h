@@ -56,6 +56,7 @@ struct Best {
   std::optional<BestRecord> record;
   MissReason miss = MissReason::kNone;
   std::string why;           // words for the miss, e.g. "only for 4 threads, asked for 1"
+  double default_ns = 0;     // the default schedule's latest median under the query; 0: none
   int64_t damaged_rows = 0;  // rows of this key that failed their check and were left out
 };
 
@@ -75,6 +76,7 @@ class BestChooser {
 
   std::optional<Choice> Choose() const;  // nothing: see Miss
   std::pair<MissReason, std::string> Miss() const;
+  double default_ns() const { return default_ns_; }  // the latest default row's median; 0: none
 
  private:
   struct Evidence {

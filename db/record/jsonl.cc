@@ -1,6 +1,7 @@
 #include "db/record/jsonl.h"
 
 #include <charconv>
+#include <functional>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -86,6 +87,20 @@ class Fields {
     }
     return Print(name);
   }
+  // An array of at most `most` objects, each read by `read`.
+  void Objects(const char* name, size_t most, const std::function<void(Fields&)>& read) {
+    const Json* v = Take(name);
+    if (v == nullptr) return;
+    if (!v->is_array() || v->size() > most)
+      return Fail(name, fmt::format("an array of at most {} objects", most));
+    for (const Json& e : *v) {
+      if (!e.is_object()) return Fail(name, "an array of objects");
+      Fields one(e);
+      read(one);
+      if (const Status s = one.Finish(); !s.ok() && fault_.ok())
+        fault_ = InvalidArgument("field '{}': {}", name, Message(s));
+    }
+  }
   template <typename Enum>
   Enum Name(const char* name, StatusOr<Enum> (*parse)(std::string_view)) {
     return Checked<Enum>(parse(Text(name)), name);
@@ -148,6 +163,17 @@ Json ToJson(const JobRow& row) {
           {"error", row.error},
           {"created_ms", row.created_ms},
           {"updated_ms", row.updated_ms}};
+}
+
+Json ToJson(const PlanRow& row) {
+  Json parts = Json::array();
+  for (const PlanRow::Part& p : row.parts)
+    parts.push_back({{"workload", p.workload.Hex()}, {"count", p.count}});
+  return {{"kind", "plan"},
+          {"region", row.region.Hex()},
+          {"alternative", row.alternative},
+          {"parts", parts},
+          {"created_ms", row.created_ms}};
 }
 
 Json ToJson(const TrialRow& row) {
@@ -214,6 +240,18 @@ StatusOr<JobRow> ReadJob(Fields& f) {
   const JobRow row{f.Text("job_id"),    f.Name("state", ParseJobState),
                    f.Text("spec"),      f.Text("error"),
                    f.Int("created_ms"), f.Int("updated_ms")};
+  WHET_RETURN_IF_ERROR(f.Finish());
+  return row;
+}
+
+StatusOr<PlanRow> ReadPlan(Fields& f) {
+  PlanRow row;
+  row.region = f.Print("region");
+  row.alternative = f.Text("alternative");
+  f.Objects("parts", kMaxPlanParts, [&](Fields& part) {
+    row.parts.push_back({part.Print("workload"), part.Int("count")});
+  });
+  row.created_ms = f.Int("created_ms");
   WHET_RETURN_IF_ERROR(f.Finish());
   return row;
 }
@@ -339,12 +377,13 @@ StatusOr<ParsedLine> ParseLine(std::string_view line) {
   if (kind == "workload") return Normalized(ReadWorkload(f));
   if (kind == "device") return Normalized(ReadDevice(f));
   if (kind == "job") return Normalized(ReadJob(f));
+  if (kind == "plan") return Normalized(ReadPlan(f));
   if (kind == "end") {
     const int64_t rows = f.Int("rows");
     WHET_RETURN_IF_ERROR(f.Finish());
     return ParsedLine{std::nullopt, rows};
   }
-  return InvalidArgument("unknown kind '{}'; known are workload, device, job, trial, end",
+  return InvalidArgument("unknown kind '{}'; known are workload, device, job, plan, trial, end",
                          CleanText(kind, 64));
 }
 

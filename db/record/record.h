@@ -1,5 +1,5 @@
-// What the tuning log keeps: workloads, devices, jobs and trials, as plain values. A trial is one
-// measured (or failed) candidate. Values only; no I/O here; safe to copy between threads.
+// What the tuning log keeps: workloads, devices, jobs, plans and trials, as plain values. A trial
+// is one measured (or failed) candidate. Values only; no I/O here; safe to copy between threads.
 //
 // A record is found by its RecordKey (workload, target feature set, threads, cache mode) and is
 // used only under the same codegen_version and the same digest of the initial loop program, else
@@ -103,6 +103,22 @@ struct JobRow {
   int64_t updated_ms = 0;
 };
 
+// One way to compute a region: what it consists of, not how long that takes (trials say). A region
+// is a network (the structure of its graph) or a fused workload, by fingerprint, so that whoever
+// has the same one shares the row. The alternatives of a region are its rows; see plan.h for the
+// choice.
+struct PlanRow {
+  Fingerprint region;
+  std::string alternative;  // unique within the region, e.g. "selected", "channels-last", "split"
+  struct Part {
+    Fingerprint workload;
+    int64_t count = 0;  // how often one run of the region runs it
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+  std::vector<Part> parts;  // by workload, each once
+  int64_t created_ms = 0;
+};
+
 // Who measured what under which authority. (generation, job, task, trial, attempt, incarnation,
 // device_id, lease_epoch) is unique in a log: a resend finds the first verdict.
 struct TrialIds {
@@ -154,7 +170,7 @@ struct TrialRow {
   Fingerprint trace_fingerprint() const { return FingerprintOf(trace); }
 };
 
-using Row = std::variant<WorkloadRow, DeviceRow, JobRow, TrialRow>;
+using Row = std::variant<WorkloadRow, DeviceRow, JobRow, PlanRow, TrialRow>;
 
 // Limits on what a row may hold, and why: they bound a hostile peer or file, far above honest use.
 inline constexpr size_t kMaxIdBytes = 256;
@@ -165,12 +181,14 @@ inline constexpr size_t kMaxTraceBytes = 256 << 10;
 inline constexpr size_t kMaxWorkloadBytes = 1 << 20;
 inline constexpr size_t kMaxSpecBytes = 1 << 20;
 inline constexpr size_t kMaxSamples = 4096;
+inline constexpr size_t kMaxPlanParts = 10'000;
 
 // Puts a row into the form that is stored (derived values, cleaned and cut message) and checks
 // every limit: InvalidArgument names the field, the value and the bound.
 Status Normalize(WorkloadRow& row);
 Status Normalize(DeviceRow& row);
 Status Normalize(JobRow& row);
+Status Normalize(PlanRow& row);
 Status Normalize(TrialRow& row);
 
 // Text as data: control characters other than tab and newline and malformed UTF-8 become '?', and

@@ -187,6 +187,21 @@ Status Normalize(JobRow& row) {
   return CheckText("spec", row.spec, kMaxSpecBytes, Lines::kMany);
 }
 
+Status Normalize(PlanRow& row) {
+  WHET_RETURN_IF_ERROR(CheckNotEmpty("alternative", row.alternative));
+  WHET_RETURN_IF_ERROR(CheckText("alternative", row.alternative, kMaxIdBytes, Lines::kOne));
+  WHET_RETURN_IF_ERROR(
+      CheckRange("number of parts", static_cast<int64_t>(row.parts.size()), 1, kMaxPlanParts));
+  std::sort(row.parts.begin(), row.parts.end(),
+            [](const auto& a, const auto& b) { return a.workload < b.workload; });
+  for (size_t i = 0; i < row.parts.size(); ++i) {
+    WHET_RETURN_IF_ERROR(CheckRange("count", row.parts[i].count, 1, kMaxCount));
+    if (i > 0 && row.parts[i].workload == row.parts[i - 1].workload)
+      return InvalidArgument("workload {} occurs twice", row.parts[i].workload.Hex());
+  }
+  return OkStatus();
+}
+
 Status Normalize(TrialRow& row) {
   row.message = CleanText(row.message, kMaxMessageBytes);
   WHET_RETURN_IF_ERROR(CheckKey(row.key));

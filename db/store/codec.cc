@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <sstream>
 
 namespace whet::db {
 namespace {
@@ -90,6 +91,13 @@ std::vector<Cell> ToCells(const JobRow& row) {
           row.updated_ms};
 }
 
+std::vector<Cell> ToCells(const PlanRow& row) {
+  std::string parts;
+  for (const PlanRow::Part& p : row.parts)
+    parts += fmt::format("{} {}\n", p.workload.Hex(), p.count);
+  return {row.region.Hex(), row.alternative, std::move(parts), row.created_ms};
+}
+
 std::vector<Cell> ToCells(const TrialRow& row) {
   return {row.seq,
           row.key.Task().Hex(),
@@ -167,6 +175,25 @@ StatusOr<JobRow> JobFrom(std::vector<Cell> cells) {
   row.error = r.Text();
   row.created_ms = r.Int();
   row.updated_ms = r.Int();
+  if (!r.fault().ok()) return r.fault();
+  return row;
+}
+
+StatusOr<PlanRow> PlanFrom(std::vector<Cell> cells) {
+  CellReader r(std::move(cells));
+  PlanRow row;
+  row.region = r.Print();
+  row.alternative = r.Text();
+  std::istringstream parts(r.Text());
+  std::string workload;
+  int64_t count = 0;
+  while (parts >> workload >> count) {
+    StatusOr<Fingerprint> print = ParseFingerprint(workload);
+    if (!print.ok()) return DataLoss("plan of {}: {}", row.region.Hex(), Message(print.status()));
+    row.parts.push_back({*print, count});
+  }
+  if (!parts.eof()) r.Fail("a part is no workload and count");
+  row.created_ms = r.Int();
   if (!r.fault().ok()) return r.fault();
   return row;
 }

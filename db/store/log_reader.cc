@@ -110,6 +110,7 @@ class LogReader::Impl {
                                 return true;
                               },
                               [](const Status&) { return OkStatus(); }));
+    best.default_ns = chooser.default_ns();
     if (const auto choice = chooser.Choose()) {
       WHET_ASSIGN_OR_RETURN(TrialRow row, Trial(choice->seq));
       best.record = {std::move(row), choice->ratio, choice->evidence_rows, choice->other_device};
@@ -407,6 +408,21 @@ StatusOr<std::vector<JobRow>> LogReader::Jobs() {
   return jobs;
 }
 
+StatusOr<std::vector<PlanRow>> LogReader::Plans(const std::optional<Fingerprint>& region) {
+  std::vector<PlanRow> plans;
+  // A fingerprint's text is hexadecimal digits.
+  const std::string where = region ? fmt::format("WHERE region='{}' ", region->Hex()) : "";
+  WHET_RETURN_IF_ERROR(
+      impl_->ForEachRow(PlansTable(), (where + "ORDER BY region, alternative").c_str(),
+                        [&](StatusOr<std::vector<Cell>> cells) -> Status {
+                          if (!cells.ok()) return cells.status();
+                          WHET_ASSIGN_OR_RETURN(PlanRow plan, PlanFrom(*std::move(cells)));
+                          plans.push_back(std::move(plan));
+                          return OkStatus();
+                        }));
+  return plans;
+}
+
 StatusOr<int64_t> LogReader::Export(std::ostream& out, OnDamage on_damage) {
   int64_t rows = 0;
   const auto write = [&](const Row& row) {
@@ -432,6 +448,7 @@ StatusOr<int64_t> LogReader::Export(std::ostream& out, OnDamage on_damage) {
   WHET_RETURN_IF_ERROR(table(WorkloadsTable(), "ORDER BY fingerprint", WorkloadFrom));
   WHET_RETURN_IF_ERROR(table(DevicesTable(), "ORDER BY fingerprint", DeviceFrom));
   WHET_RETURN_IF_ERROR(table(JobsTable(), "ORDER BY created_ms, job_id", JobFrom));
+  WHET_RETURN_IF_ERROR(table(PlansTable(), "ORDER BY region, alternative", PlanFrom));
   const auto visit = [&](const TrialRow& row) {
     write(row);
     return out.good();

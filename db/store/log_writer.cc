@@ -154,6 +154,9 @@ Status LogWriter::Prepare() {
       prepare(find_stale_,
               "SELECT 1 FROM trials WHERE generation=?1 AND job_id=?2 AND task=?3 AND trial=?4 AND "
               "(attempt>?5 OR (attempt=?5 AND status='counted')) LIMIT 1"));
+  WHET_RETURN_IF_ERROR(
+      prepare(find_plan_, SelectSql(PlansTable(), "WHERE region=? AND alternative=?")));
+  WHET_RETURN_IF_ERROR(prepare(put_plan_, InsertSql(PlansTable(), "INSERT OR REPLACE")));
   return prepare(find_job_, SelectSql(JobsTable(), "WHERE job_id=?"));
 }
 
@@ -279,6 +282,40 @@ StatusOr<AppendVerdict> LogWriter::Apply(const JobRow& row) {
       *there ? AppendVerdict::Delivery::kRepeated : AppendVerdict::Delivery::kFirst};
 }
 
+StatusOr<std::optional<PlanRow>> LogWriter::FindPlan(const PlanRow& row) {
+  const std::vector<Cell> key = {row.region.Hex(), row.alternative};
+  find_plan_.BindAll(key);
+  const StatusOr<bool> there = find_plan_.Step();
+  auto cells = there.ok() && *there ? ReadChecked(PlansTable(), find_plan_)
+                                    : StatusOr<std::vector<Cell>>(std::vector<Cell>());
+  find_plan_.Reset();
+  WHET_RETURN_IF_ERROR(there.status());
+  if (!*there) return std::nullopt;
+  // A damaged row is not silently overwritten by a good one.
+  if (!cells.ok()) return FailedPrecondition("{}", Message(cells.status()));
+  WHET_ASSIGN_OR_RETURN(PlanRow found, PlanFrom(*std::move(cells)));
+  return std::optional<PlanRow>(std::move(found));
+}
+
+// The latest says what an alternative consists of: a release that cuts networks in another way
+// overwrites what an earlier one wrote.
+StatusOr<AppendVerdict> LogWriter::Apply(const PlanRow& row) {
+  WHET_ASSIGN_OR_RETURN(const std::optional<PlanRow> old, FindPlan(row));
+  if (old && old->parts == row.parts)
+    return AppendVerdict{0, TrialStatus::kCounted, AppendVerdict::Delivery::kRepeated};
+  for (const PlanRow::Part& p : row.parts) {
+    WHET_ASSIGN_OR_RETURN(const bool there,
+                          Exists("workloads", "fingerprint", Cell(p.workload.Hex())));
+    if (!there)
+      return FailedPrecondition("plan '{}' of region {}: workload {} is not in the log",
+                                row.alternative, row.region.Hex(), p.workload.Hex());
+  }
+  const std::vector<Cell> cells = WithCrc(PlansTable(), ToCells(row));
+  put_plan_.BindAll(cells);
+  WHET_RETURN_IF_ERROR(put_plan_.Run());
+  return AppendVerdict{};
+}
+
 // A result under an authority that no longer holds: another generation of the log, or a trial that
 // a later attempt, or another lease of this one, has answered already.
 StatusOr<bool> LogWriter::IsStale(const TrialRow& row) {
@@ -349,7 +386,8 @@ Status LogWriter::MissingReference(const TrialRow& row) {
                             row.ids.job_id, row.device ? row.device->Hex() : "(none)");
 }
 
-// An imported trial seeds a search but is no evidence; an imported job must not start to run here.
+// An imported trial seeds a search but is no evidence; an imported job must not start to run here;
+// an imported plan does not replace one of this log.
 StatusOr<AppendVerdict> LogWriter::ApplyImported(Row row) {
   if (auto* trial = std::get_if<TrialRow>(&row)) {
     trial->origin = Origin::kImported;
@@ -363,6 +401,10 @@ StatusOr<AppendVerdict> LogWriter::ApplyImported(Row row) {
       job->state = JobState::kCancelled;
     }
     return Apply(*job);
+  }
+  if (const auto* plan = std::get_if<PlanRow>(&row)) {
+    WHET_ASSIGN_OR_RETURN(const std::optional<PlanRow> old, FindPlan(*plan));
+    if (old) return AppendVerdict{0, TrialStatus::kCounted, AppendVerdict::Delivery::kRepeated};
   }
   return std::visit([&](const auto& r) { return Apply(r); }, row);
 }

@@ -53,12 +53,14 @@ class LogWriter {
   StatusOr<AppendVerdict> Apply(const WorkloadRow& row);
   StatusOr<AppendVerdict> Apply(const DeviceRow& row);
   StatusOr<AppendVerdict> Apply(const JobRow& row);
+  StatusOr<AppendVerdict> Apply(const PlanRow& row);
   StatusOr<AppendVerdict> Apply(const TrialRow& row);
   StatusOr<AppendVerdict> ApplyImported(Row row);
   StatusOr<AppendVerdict> InsertTrial(TrialRow row);
   StatusOr<bool> IsStale(const TrialRow& row);
   Status MissingReference(const TrialRow& row);
   StatusOr<bool> Exists(const char* table, const char* column, const Cell& value);
+  StatusOr<std::optional<PlanRow>> FindPlan(const PlanRow& row);
 
   OwnedFd lock_;
   Connection db_;
@@ -69,7 +71,7 @@ class LogWriter {
   std::vector<std::string> new_targets_;  // of the open transaction
 
   Statement put_meta_, put_workload_, put_target_, put_device_, put_job_, put_trial_;
-  Statement find_trial_, find_stale_, find_job_;
+  Statement find_trial_, find_stale_, find_job_, find_plan_, put_plan_;
 };
 
 }  // namespace whet::db

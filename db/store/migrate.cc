@@ -76,8 +76,8 @@ Status From1To2(Connection& db) {
 Status Upgrade(Connection& db, int from) {
   WHET_RETURN_IF_ERROR(db.Exec("BEGIN IMMEDIATE"));
   for (int version = from; version < kSchemaVersion; ++version) {
-    WHET_CHECK(version == 1, "no migration from schema {}", version);
-    WHET_RETURN_IF_ERROR(From1To2(db));
+    WHET_RETURN_IF_ERROR(version == 1 ? From1To2(db)
+                                      : db.Exec(std::string(AddedTablesSql(version + 1))));
   }
   WHET_RETURN_IF_ERROR(CheckSchema(db, kSchemaVersion));
   return db.Exec("COMMIT");

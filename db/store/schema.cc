@@ -184,6 +184,19 @@ CREATE TABLE tombstones(
 ) STRICT;
 )sql";
 
+// Schema 3: the plan table. `parts` has a line "workload count" per part.
+constexpr std::string_view kAdded3 = R"sql(
+PRAGMA user_version = 3;
+CREATE TABLE plans(
+  region TEXT NOT NULL,
+  alternative TEXT NOT NULL,
+  parts TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  crc INTEGER NOT NULL,
+  PRIMARY KEY(region, alternative)
+) STRICT, WITHOUT ROWID;
+)sql";
+
 void PutU64(std::string& out, uint64_t v) {
   for (int i = 0; i < 8; ++i) out += static_cast<char>(v >> (8 * i) & 0xff);
 }
@@ -271,8 +284,14 @@ StatusOr<std::vector<std::string>> DescribeTables(Connection& db) {
 }  // namespace
 
 std::string_view SchemaSql(int version) {
-  WHET_CHECK(version == 1 || version == 2, "schema {}", version);
-  return version == 1 ? kSchema1 : kSchema2;
+  WHET_CHECK(version >= 1 && version <= kSchemaVersion, "schema {}", version);
+  static const std::string schema3 = std::string(kSchema2) + std::string(kAdded3);
+  return version == 1 ? kSchema1 : version == 2 ? kSchema2 : std::string_view(schema3);
+}
+
+std::string_view AddedTablesSql(int version) {
+  WHET_CHECK(version == 3, "schema {}", version);
+  return kAdded3;
 }
 
 const Table& MetaTable() {
@@ -308,6 +327,12 @@ const Table& JobsTable() {
                             {"error", 4},
                             {"created_ms", 5},
                             {"updated_ms", 6}}};
+  return table;
+}
+
+const Table& PlansTable() {
+  static const Table table{"plans",
+                           {{"region", 1}, {"alternative", 2}, {"parts", 3}, {"created_ms", 4}}};
   return table;
 }
 
@@ -365,8 +390,8 @@ const Table& TrialsTable() {
 
 const std::vector<const Table*>& AllTables() {
   static const std::vector<const Table*> tables = {
-      &MetaTable(), &WorkloadsTable(), &TargetsTable(),   &DevicesTable(),
-      &JobsTable(), &TrialsTable(),    &TombstonesTable()};
+      &MetaTable(), &WorkloadsTable(), &TargetsTable(), &DevicesTable(),
+      &JobsTable(), &PlansTable(),     &TrialsTable(),  &TombstonesTable()};
   return tables;
 }
 

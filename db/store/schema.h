@@ -16,11 +16,13 @@
 
 namespace whet::db {
 
-inline constexpr int kSchemaVersion = 2;
+inline constexpr int kSchemaVersion = 3;
 inline constexpr int64_t kApplicationId = 0x57484554;  // "WHET"
 
 // The SQL that creates an empty log of schema `version`, 1..kSchemaVersion, pragmas included.
 std::string_view SchemaSql(int version);
+// What has to run on an empty or filled log of schema `version - 1`, where that is only new tables.
+std::string_view AddedTablesSql(int version);
 
 struct Column {
   const char* name;
@@ -40,6 +42,7 @@ const Table& WorkloadsTable();
 const Table& TargetsTable();
 const Table& DevicesTable();
 const Table& JobsTable();
+const Table& PlansTable();
 const Table& TrialsTable();
 const Table& TombstonesTable();
 const std::vector<const Table*>& AllTables();

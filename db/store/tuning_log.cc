@@ -19,6 +19,9 @@ size_t BytesOf(const Row& row) {
     size_t operator()(const WorkloadRow& r) { return r.text.size(); }
     size_t operator()(const DeviceRow& r) { return r.identity.size() + r.feature_set.size(); }
     size_t operator()(const JobRow& r) { return r.spec.size(); }
+    size_t operator()(const PlanRow& r) {
+      return r.alternative.size() + r.parts.size() * sizeof(PlanRow::Part);
+    }
     size_t operator()(const TrialRow& r) {
       return r.trace.size() + r.key.target.size() + r.device_state.size() + r.message.size() +
              r.samples_ns.size() * sizeof(double);

@@ -187,6 +187,8 @@ class LogReader {
   StatusOr<DeviceRow> Device(const Fingerprint& fingerprint);
   StatusOr<JobRow> Job(const std::string& job_id);
   StatusOr<std::vector<JobRow>> Jobs();  // by creation; DataLoss if one is damaged
+  // Of one region, or of all; by region, then alternative. Damaged rows are DataLoss.
+  StatusOr<std::vector<PlanRow>> Plans(const std::optional<Fingerprint>& region = std::nullopt);
 
   StatusOr<VerifyReport> Verify();
 

@@ -18,6 +18,7 @@ const std::vector<AccessRow>& AccessTable() {
       {"/whet.v1.Tuner/CancelJob", {Role::kAdmin, Role::kClient}},
       {"/whet.v1.Tuner/ListJobs", {Role::kAdmin, Role::kClient}},
       {"/whet.v1.Tuner/GetRecords", {Role::kAdmin, Role::kClient}},
+      {"/whet.v1.Tuner/GetPlans", {Role::kAdmin, Role::kClient}},
       {"/whet.v1.Tuner/ListDevices", {Role::kAdmin, Role::kClient}},
   };
   return table;

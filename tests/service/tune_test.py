@@ -62,6 +62,28 @@ class TuneTest(CliCase):
         for task in best['tasks']:
             self.assertTrue(task['best_ms'] is None and task['why'] or task['best_ms'] < task['default_ms'], task)
 
+    def test_alternatives_are_measured_and_chosen_from(self):
+        net = self.path('net.onnx', conv_model())
+        plain = self.tune(net, '--trials', '1')
+        plans = json.loads(self.run_whet('log', 'plans', '--db', 'tuning.db', '--json', '-').stdout)['regions']
+        self.assertEqual([[a['name'] for a in r['alternatives']] for r in plans], [['selected']])
+        more = self.tune(net, '--trials', '40', '--alternatives')  # more than there are tasks
+        self.assertGreater(len(more['tasks']), len(plain['tasks']))
+        plans = json.loads(self.run_whet('log', 'plans', '--db', 'tuning.db', '--json', '-').stdout)['regions']
+        network = [r for r in plans if r['summary'] == 'network']
+        self.assertEqual(len(network), 1)
+        self.assertIn('row-major', [a['name'] for a in network[0]['alternatives']])
+        self.assertIn('split', [a['name'] for r in plans if r['summary'] != 'network' for a in r['alternatives']])
+        r = self.run_whet('compile', net, '--db', 'tuning.db', '-o', 'net.so', '--json', '-')
+        plan = json.loads(r.stdout)['plan']
+        # Every task has been timed, so the log has an answer: another plan, or how far off the nearest one is.
+        self.assertTrue(plan['source'] == 'measured' and plan['ratio'] < 1 or 'nearest alternative' in plan['reason'], plan)
+        self.expect(0, [], 'verify', 'net.so', net, '--layers')
+        for layouts in ['selected', 'row-major', 'channels-last']:
+            r = self.expect(0, [], 'compile', net, '--db', 'tuning.db', '--layouts', layouts, '-o', 'net.so')
+            self.assertIn('plan: layouts ' + layouts, r.stdout)
+            self.expect(0, [], 'verify', 'net.so', net, '--layers')
+
     def test_damage_is_named_and_what_is_whole_goes_on(self):
         wide = self.path('wide.onnx', WIDE)
         self.tune(wide, '--trials', '4')

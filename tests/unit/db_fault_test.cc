@@ -226,7 +226,7 @@ TEST(ForeignFileTest, IsRefusedInWordsAndLeftAsItIs) {
       {"forged", "is not a tuning log of schema 2, though it says so: expected"},
       {"extra", "found trigger t on trials"},
       {"virtual", "table zz on zz  without pages"},
-      {"loose", "is not a tuning log of schema 2"}};
+      {"loose", "is not a tuning log of schema 3"}};
   for (const auto& [name, words] : cases) {
     const std::string path = dir / name;
     const std::string bytes = ReadFile(path);
@@ -283,6 +283,20 @@ TEST(ForeignFileTest, ATruncatedLogIsNeverQuietlyShorter) {
   }
 }
 
+TEST(PlanTest, DamagedPlansAreNamedAndNotReplaced) {
+  TempFolder dir;
+  {
+    auto log = OpenSampleLog(dir / "tuning.db");
+    ASSERT_TRUE(log->AppendWait(SamplePlan("selected", 2)).ok());
+  }
+  RunSql(dir / "tuning.db", "UPDATE plans SET created_ms=6");
+  EXPECT_THAT(OpenReader(dir / "tuning.db")->Plans(), Fails(StatusCode::kDataLoss, "plans row"));
+  auto log = TuningLog::Open(dir / "tuning.db");
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_THAT((*log)->AppendWait(SamplePlan("selected", 3)),
+              Fails(StatusCode::kFailedPrecondition, "is damaged"));
+}
+
 // ---- schemas ----
 
 TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
@@ -292,7 +306,7 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   RunSql(path, "UPDATE trials SET median_ns=1 WHERE seq=4");  // damaged before, damaged after
   EXPECT_THAT(LogReader::Open(path),
               Fails(StatusCode::kFailedPrecondition,
-                    "has schema 1, this release reads schema 2: open it once for writing"));
+                    "has schema 1, this release reads schema 3: open it once for writing"));
   std::string generation;
   {
     auto log = TuningLog::Open(path);
@@ -302,7 +316,7 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   }
   EXPECT_EQ(QueryText(path + ".schema1.bak", "PRAGMA user_version"), "1");
   EXPECT_EQ(QueryText(path + ".schema1.bak", "SELECT count(*) FROM trials"), "4");
-  EXPECT_EQ(QueryText(path, "PRAGMA user_version"), "2");
+  EXPECT_EQ(QueryText(path, "PRAGMA user_version"), "3");
 
   auto reader = OpenReader(path);
   EXPECT_THAT(reader->warnings(),
@@ -313,6 +327,20 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   EXPECT_EQ(best->record->row.origin, Origin::kMeasured);
   EXPECT_EQ(best->record->row.runs_per_sample, 1);
   EXPECT_EQ(reader->Stats()->trials, 4);
+}
+
+TEST(MigrationTest, ALogOfSchemaTwoKeepsItsRowsAndGetsThePlanTable) {
+  TempFolder dir;
+  const std::string path = dir / "old.db";
+  MakeLog(path, 3);
+  RunSql(path, "DROP TABLE plans; PRAGMA user_version=2;");
+  ASSERT_TRUE(TuningLog::Open(path).ok());
+  EXPECT_EQ(QueryText(path + ".schema2.bak", "PRAGMA user_version"), "2");
+  EXPECT_EQ(QueryText(path + ".schema2.bak", "SELECT count(*) FROM trials"), "3");
+  auto reader = OpenReader(path);
+  EXPECT_TRUE(reader->warnings().empty());
+  EXPECT_EQ(reader->Stats()->trials, 3);
+  EXPECT_TRUE(reader->Plans()->empty());
 }
 
 TEST(MigrationTest, ABackupIsNeverOverwritten) {
@@ -329,10 +357,10 @@ TEST(MigrationTest, ANewerSchemaIsRefusedNamingBothVersions) {
   TempFolder dir;
   const std::string path = dir / "new.db";
   MakeLog(path, 1);
-  RunSql(path, "ALTER TABLE trials ADD COLUMN later TEXT; PRAGMA user_version=3;");
+  RunSql(path, "ALTER TABLE trials ADD COLUMN later TEXT; PRAGMA user_version=4;");
   const std::string bytes = ReadFile(path);
   const std::string words =
-      "has schema 3, made by a newer release; this release knows up to schema 2";
+      "has schema 4, made by a newer release; this release knows up to schema 3";
   EXPECT_THAT(TuningLog::Open(path), Fails(StatusCode::kFailedPrecondition, words));
   EXPECT_THAT(LogReader::Open(path), Fails(StatusCode::kFailedPrecondition, words));
   EXPECT_EQ(ReadFile(path), bytes);

@@ -4,6 +4,7 @@
 
 #include "compiler/support/crc32c.h"
 #include "db/record/jsonl.h"
+#include "db/record/plan.h"
 #include "tests/unit/db_testing.h"
 
 namespace whet::db {
@@ -372,6 +373,99 @@ TEST(TransferTest, ImportedRowsKeepTheirContentAndNeverWin) {
   TrialRow again = SampleTrial((*log)->generation(), 1, 0.4);
   ASSERT_EQ((*log)->AppendWait(again)->status, TrialStatus::kCounted);
   EXPECT_EQ(reader->FindBest(SampleQuery())->record->ratio, 0.4);
+}
+
+TEST(PlanTest, TheLatestRowOfAnAlternativeStands) {
+  TempFolder dir;
+  auto log = OpenSampleLog(dir / "tuning.db");
+  EXPECT_EQ(log->AppendWait(SamplePlan("selected", 2))->delivery, AppendVerdict::Delivery::kFirst);
+  EXPECT_EQ(log->AppendWait(SamplePlan("selected", 2))->delivery,
+            AppendVerdict::Delivery::kRepeated);
+  EXPECT_TRUE(log->AppendWait(SamplePlan("row-major", 7)).ok());
+  EXPECT_EQ(log->AppendWait(SamplePlan("selected", 3))->delivery, AppendVerdict::Delivery::kFirst);
+  PlanRow unknown = SamplePlan("selected", 1);
+  unknown.parts.push_back({FingerprintOf("elsewhere"), 1});
+  EXPECT_THAT(log->AppendWait(unknown),
+              Fails(StatusCode::kFailedPrecondition,
+                    FingerprintOf("elsewhere").Hex() + " is not in the log"));
+  auto reader = OpenReader(dir / "tuning.db");
+  const auto plans = reader->Plans(FingerprintOf("network"));
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  ASSERT_EQ(plans->size(), 2u);
+  EXPECT_EQ((*plans)[0].alternative, "row-major");
+  EXPECT_EQ((*plans)[1].alternative, "selected");
+  EXPECT_EQ((*plans)[1].parts, SamplePlan("selected", 3).parts);
+  EXPECT_TRUE(reader->Plans(FingerprintOf("another"))->empty());
+  EXPECT_EQ(reader->Plans()->size(), 2u);
+  EXPECT_TRUE(reader->Verify()->ok());
+}
+
+TEST(PlanTest, BadPlansAreRefusedByName) {
+  TempFolder dir;
+  auto log = OpenSampleLog(dir / "tuning.db");
+  PlanRow twice = SamplePlan("selected", 1);
+  twice.parts.push_back(twice.parts[0]);
+  EXPECT_THAT(log->AppendWait(twice), Fails(StatusCode::kInvalidArgument, "occurs twice"));
+  EXPECT_THAT(log->AppendWait(SamplePlan("selected", 0)),
+              Fails(StatusCode::kInvalidArgument, "count 0 is outside 1.."));
+  EXPECT_THAT(log->AppendWait(SamplePlan("", 1)),
+              Fails(StatusCode::kInvalidArgument, "alternative is empty"));
+  PlanRow empty = SamplePlan("selected", 1);
+  empty.parts.clear();
+  EXPECT_THAT(log->AppendWait(empty),
+              Fails(StatusCode::kInvalidArgument, "number of parts 0 is outside 1..10000"));
+}
+
+TEST(PlanTest, ExportedPlansComeInAndReplaceNone) {
+  TempFolder dir;
+  {
+    auto log = OpenSampleLog(dir / "a.db");
+    ASSERT_TRUE(log->AppendWait(SamplePlan("selected", 2)).ok());
+    ASSERT_TRUE(log->AppendWait(SamplePlan("row-major", 4)).ok());
+    WriteFile(dir / "a.jsonl", Exported(dir / "a.db"));
+  }
+  auto log = OpenSampleLog(dir / "b.db");
+  ASSERT_TRUE(log->AppendWait(SamplePlan("selected", 3)).ok());
+  const auto report = log->Import(dir / "a.jsonl");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->added, 1);
+  const auto plans = OpenReader(dir / "b.db")->Plans();
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  ASSERT_EQ(plans->size(), 2u);
+  EXPECT_EQ((*plans)[0].parts, SamplePlan("row-major", 4).parts);
+  EXPECT_EQ((*plans)[1].parts, SamplePlan("selected", 3).parts);
+
+  std::string bad = ReadFile(dir / "a.jsonl");
+  bad.replace(bad.find("\"count\":2"), 9, "\"count\":\"");
+  WriteFile(dir / "bad.jsonl", bad);
+  EXPECT_FALSE(log->Import(dir / "bad.jsonl").ok());
+}
+
+TEST(PlanTest, TheFasterAlternativeIsChosenWhenAllOfItHasBeenTimed) {
+  const Fingerprint a = FingerprintOf("a"), b = FingerprintOf("b"), c = FingerprintOf("c");
+  const std::vector<PlanRow> rows = {{{}, "apart", {{b, 2}, {c, 1}}, 0}, {{}, "own", {{a, 3}}, 0}};
+  auto times = [&](double ta, double tb, double tc) {
+    return [=](const Fingerprint& f) -> std::optional<double> {
+      const double ns = f == a ? ta : f == b ? tb : tc;
+      return ns > 0 ? std::optional(ns) : std::nullopt;
+    };
+  };
+  PlanChoice choice = ChoosePlan(rows, "own", times(100, 50, 20));
+  EXPECT_EQ(choice.alternative, "apart");
+  EXPECT_EQ(choice.own_ns, 300);
+  EXPECT_EQ(choice.chosen_ns, 120);
+  // Not by less than the margin.
+  choice = ChoosePlan(rows, "own", times(100, 140, 10));
+  EXPECT_EQ(choice.alternative, "own");
+  EXPECT_EQ(choice.why, "the nearest alternative, 'apart', takes 0.967 x the time");
+  choice = ChoosePlan(rows, "own", times(100, 50, 0));
+  EXPECT_EQ(choice.alternative, "own");
+  EXPECT_EQ(choice.why, "no alternative has all of its tasks timed");
+  choice = ChoosePlan(rows, "own", times(0, 50, 20));
+  EXPECT_EQ(choice.alternative, "own");
+  EXPECT_EQ(choice.why, "not every task of 'own' has been timed");
+  EXPECT_THAT(ChoosePlan({rows[1]}, "own", times(1, 1, 1)).why, HasSubstr("no alternatives"));
+  EXPECT_EQ(ChoosePlan({rows[0]}, "own", times(1, 1, 1)).alternative, "own");
 }
 
 TEST(TransferTest, OneBadLineImportsNothingAndIsNamed) {

@@ -80,6 +80,10 @@ inline TrialRow SampleTrial(const std::string& generation, int64_t number, doubl
   return row;
 }
 
+inline PlanRow SamplePlan(const std::string& alternative, int64_t count) {
+  return {FingerprintOf("network"), alternative, {{FingerprintOf(kWorkloadText), count}}, 5};
+}
+
 // A log with the sample workload, device and job in it.
 inline std::unique_ptr<TuningLog> OpenSampleLog(const std::string& path,
                                                 const WriterOptions& options = {}) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "compiler/fusion/partition.h"
 #include "compiler/graph/evaluate.h"
@@ -417,6 +419,52 @@ TEST(ReferenceDataTest, WrongInputsAreErrors) {
   in[0].pop_back();
   EXPECT_THAT(Message(EvaluateReference(w, in).status()),
               HasSubstr("input 0 has 575 elements, not 576"));
+}
+
+std::vector<std::string> Names(const std::vector<Task>& tasks) {
+  std::vector<std::string> names;
+  for (const Task& t : tasks) names.push_back(t.workload.Title());
+  return names;
+}
+
+TEST(PartitionTest, AFusedGroupCanBeTakenApartAroundItsAnchor) {
+  const Graph g = Parse(
+      "  input x: f32[1,2,4,4]\n  input s: f32[1,2,1,1]\n  input r: f32[1,2,4,4]\n  const w: "
+      "f32[2,2,1,1] = [1.0,2.0,3.0,4.0]\n  m: f32[1,2,4,4] = Mul(x, s)\n  c: f32[1,2,4,4] = "
+      "Conv(m, w) {}\n  a: f32[1,2,4,4] = Add(c, r)\n  y: f32[1,2,4,4] = Relu(a)\n  output "
+      "\"y\" = y\n");
+  const Partition fused = Cut(g);
+  const auto conv = std::find_if(fused.groups.begin(), fused.groups.end(),
+                                 [](const Group& group) { return group.nodes.size() == 4; });
+  ASSERT_NE(conv, fused.groups.end());
+  const std::vector<Task> parts = SplitOf(g, *conv);
+  EXPECT_THAT(Names(parts), ElementsAre("Mul 1x2x1x1 -> 1x2x4x4", "Conv 1x2x4x4 -> 1x2x4x4",
+                                        "Add+Relu 1x2x4x4 -> 1x2x4x4"));
+
+  const auto apart = PartitionGraph(g, {fused.tasks[conv->task].fingerprint});
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  EXPECT_EQ(apart->groups.size(), fused.groups.size() + 2);
+  // The parts are the tasks that were announced, each after what it reads.
+  std::set<ValueId> written(g.inputs.begin(), g.inputs.end());
+  std::map<Fingerprint, int> count;
+  for (const Group& group : apart->groups) {
+    ++count[apart->tasks[group.task].fingerprint];
+    for (ValueId v : group.inputs) EXPECT_TRUE(g.constant(v) || written.count(v)) << group.label;
+    written.insert(group.outputs.begin(), group.outputs.end());
+  }
+  for (const Task& t : parts) EXPECT_EQ(count[t.fingerprint], t.count) << t.workload.Title();
+  // Other workloads stay as they are.
+  EXPECT_EQ(PartitionGraph(g, {FingerprintOf("another")})->groups.size(), fused.groups.size());
+}
+
+TEST(PartitionTest, OnlyGroupsAroundOneAnchorHaveParts) {
+  const Graph chain = Parse(
+      "  input x: f32[4,4]\n  a: f32[4,4] = Exp(x)\n  y: f32[4,4] = Neg(a)\n  output \"y\" = y\n");
+  EXPECT_TRUE(SplitOf(chain, Cut(chain).groups[0]).empty());
+  const Graph alone = Parse(
+      "  input x: f32[4,4]\n  input w: f32[4,4]\n  y: f32[4,4] = MatMul(x, w)\n  output \"y\" = "
+      "y\n");
+  EXPECT_TRUE(SplitOf(alone, Cut(alone).groups[0]).empty());
 }
 
 }  // namespace

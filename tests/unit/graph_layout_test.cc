@@ -6,6 +6,7 @@
 
 #include "compiler/graph/layout_cost.h"
 #include "compiler/graph/min_sum.h"
+#include "compiler/graph/structure.h"
 #include "compiler/support/rng.h"
 #include "tests/unit/graph_testing.h"
 
@@ -139,7 +140,8 @@ TEST(PassTest, NoUniformLayoutIsCheaperThanTheSelectedOne) {
   for (int seed = 0; seed < 20; ++seed) {
     const DrawnCost cost(seed);
     Graph g = Parse(kText);
-    const double selected = *SelectLayouts(g, cost);
+    double selected = 0;
+    ASSERT_TRUE(SelectLayouts(g, cost, &selected).ok());
     EXPECT_TRUE(Verify(g).ok());
     for (const expr::IndexMap& layout : {expr::IndexMap::Identity(4), ChannelsLast()}) {
       Graph u = Parse(kText);
@@ -162,6 +164,45 @@ TEST(PassTest, NoUniformLayoutIsCheaperThanTheSelectedOne) {
       EXPECT_LE(selected, sum) << seed;
     }
   }
+}
+
+TEST(PassTest, AUniformLayoutIsThatOfEveryImageBetweenInputsAndOutputs) {
+  constexpr char kText[] =
+      "graph \"g\"\n  input x: f32[1,8,16,16]\n  a: f32[1,8,16,16] = Relu(x)\n  c: f32[1,8,8,8] = "
+      "MaxPool(a) {kernel=[2,2], strides=[2,2]}\n  f: f32[1,8,8,8] = Exp(c)\n  output \"y\" = f\n";
+  for (const bool rows : {true, false}) {
+    Graph g = Parse(kText);
+    ASSERT_TRUE(SelectLayouts(g, rows ? RowMajorLayoutCost() : ChannelsLastLayoutCost()).ok());
+    EXPECT_TRUE(Verify(g).ok());
+    int images = 0;
+    for (const Node& n : g.nodes) {
+      if (n.op->name == "Identity") continue;  // the copies at the ends
+      ++images;
+      EXPECT_EQ(g.type(n.outputs[0]).IsRowMajor(), rows) << ToString(g);
+    }
+    EXPECT_EQ(images, 3);
+  }
+}
+
+TEST(StructureTest, NamesAndConstantsValuesDoNotCountButAttributesAndTypesDo) {
+  const std::string text =
+      "graph \"g\"\n  input in0: f32[1,8,4,4]\n  const k: f32[] = [2]\n  a: f32[1,8,4,4] = "
+      "Mul(in0, k)"
+      "\n  y: f32[1,8,2,2] = MaxPool(a) {kernel=[2,2], strides=[2,2]}\n  output \"y\" = y\n";
+  auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    for (size_t at = 0; (at = changed.find(from, at)) != std::string::npos; at += to.size())
+      changed.replace(at, from.size(), to);
+    EXPECT_NE(changed, text);
+    return StructureOf(Parse(changed));
+  };
+  const Fingerprint own = StructureOf(Parse(text));
+  EXPECT_EQ(with("[2]\n", "[3]\n"), own);
+  EXPECT_EQ(with("\"y\"", "\"z\""), own);
+  EXPECT_EQ(with("in0", "image"), own);
+  EXPECT_NE(with("Mul", "Add"), own);
+  EXPECT_NE(with("1,8,", "2,8,"), own);
+  EXPECT_NE(with("kernel=[2,2]", "kernel=[1,1]"), own);
 }
 
 }  // namespace

@@ -274,6 +274,53 @@ TEST_F(Core, RefusesSpecsInWords) {
   EXPECT_TRUE(Submit(Spec()).ok());
 }
 
+v1::Plan PlanOf(const std::string& workload, int64_t count) {
+  v1::Plan plan;
+  plan.set_region(FingerprintOf("network").Hex());
+  plan.set_alternative("selected");
+  v1::Plan::Part& part = *plan.add_parts();
+  part.set_workload(FingerprintOf(workload).Hex());
+  part.set_count(count);
+  return plan;
+}
+
+TEST_F(Core, PlansAreKeptAfterTheirWorkloadsAndBeforeTheJob) {
+  v1::JobSpec spec = Spec();
+  *spec.add_plans() = PlanOf("w", 3);
+  tuner::Actions actions;
+  ASSERT_TRUE(core_.Submit(0, "j", spec, "cpu", "f", 0, &actions).ok());
+  std::vector<db::Row> rows;
+  for (const tuner::Action& a : actions) {
+    if (const auto* append = std::get_if<tuner::AppendRow>(&a)) rows.push_back(append->row);
+  }
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(std::holds_alternative<db::WorkloadRow>(rows[0]));
+  ASSERT_TRUE(std::holds_alternative<db::PlanRow>(rows[1]));
+  const auto& plan = std::get<db::PlanRow>(rows[1]);
+  EXPECT_EQ(plan.region, FingerprintOf("network"));
+  EXPECT_EQ(plan.parts, (std::vector<db::PlanRow::Part>{{FingerprintOf("w"), 3}}));
+  // The job's own row need not repeat what has a row.
+  ASSERT_TRUE(std::holds_alternative<db::JobRow>(rows[2]));
+  EXPECT_EQ(std::get<db::JobRow>(rows[2]).spec.find("plans"), std::string::npos);
+}
+
+TEST_F(Core, RefusesPlansInWords) {
+  using ::testing::HasSubstr;
+  v1::JobSpec s = Spec();
+  *s.add_plans() = PlanOf("elsewhere", 1);
+  EXPECT_THAT(Message(Submit(s)), HasSubstr("is no task of the job"));
+  s = Spec();
+  *s.add_plans() = PlanOf("w", 0);
+  EXPECT_THAT(Message(Submit(s)), HasSubstr("plan 'selected': count 0 is outside"));
+  s = Spec();
+  *s.add_plans() = PlanOf("w", 1);
+  s.mutable_plans(0)->set_region("a network");
+  EXPECT_THAT(Message(Submit(s)), HasSubstr("plan 'selected'"));
+  s = Spec();
+  for (int i = 0; i < 9000; ++i) *s.add_plans() = PlanOf("w", 1);
+  EXPECT_THAT(Message(Submit(s)), HasSubstr("9000 plans, the limit is 8192"));
+}
+
 TEST_F(Core, SameJobSubmittedAfterARestartIsTheOneThatWasTakenUp) {
   EXPECT_TRUE(Submit(Spec()).ok());
   EXPECT_EQ(core_.ResumedLike(Spec(), "cpu"), std::nullopt) << "two who ask get a job each";

@@ -14,6 +14,18 @@ constexpr uint32_t kMaxThreads = 1024;
 constexpr int64_t kMaxTrials = 1'000'000'000;
 constexpr size_t kMaxNameBytes = 4096;
 
+StatusOr<db::PlanRow> PlanRowOf(const v1::Plan& plan) {
+  db::PlanRow row;
+  WHET_ASSIGN_OR_RETURN(row.region, ParseFingerprint(plan.region()));
+  row.alternative = plan.alternative();
+  for (const v1::Plan::Part& p : plan.parts()) {
+    WHET_ASSIGN_OR_RETURN(const Fingerprint workload, ParseFingerprint(p.workload()));
+    row.parts.push_back({workload, p.count()});
+  }
+  WHET_RETURN_IF_ERROR(db::Normalize(row));
+  return row;
+}
+
 Status CheckSpec(const v1::JobSpec& spec, const CoreConfig& config) {
   if (!IsDeviceKey(spec.key()))
     return InvalidArgument("'{}' is not a device key: {}", spec.key().substr(0, 64),
@@ -48,13 +60,28 @@ Status CheckSpec(const v1::JobSpec& spec, const CoreConfig& config) {
           "task '{}': the same workload twice; give it once, with the sum of the weights",
           t.name().substr(0, 100));
   }
+  if (static_cast<size_t>(spec.plans_size()) > 2 * config.max_tasks)
+    return InvalidArgument("the job has {} plans, the limit is {}", spec.plans_size(),
+                           2 * config.max_tasks);
+  for (const v1::Plan& plan : spec.plans()) {
+    const StatusOr<db::PlanRow> row = PlanRowOf(plan);
+    if (!row.ok())
+      return InvalidArgument("plan '{}': {}", plan.alternative().substr(0, 100),
+                             Message(row.status()));
+    for (const db::PlanRow::Part& p : row->parts) {
+      if (!seen.contains(p.workload))
+        return InvalidArgument("plan '{}': workload {} is no task of the job", row->alternative,
+                               p.workload.Hex());
+    }
+  }
   return OkStatus();
 }
 
-// As it is kept: workloads by fingerprint, their texts are in the log.
+// As it is kept: workloads by fingerprint, their texts are in the log, as plans are.
 v1::JobSpec Brief(const v1::JobSpec& spec, const std::string& target) {
   v1::JobSpec brief = spec;
   brief.set_target(target);
+  brief.clear_plans();
   for (v1::TaskSpec& t : *brief.mutable_tasks()) t.set_workload(FingerprintOf(t.workload()).Hex());
   return brief;
 }
@@ -153,6 +180,11 @@ void ServiceCore::Open(int64_t now, Job* job, Actions* out) {
     const uint64_t ticket = next_ticket_++;
     tickets_[ticket] = {};
     out->push_back(AppendRow{ticket, db::WorkloadRow{t.workload(), t.op_summary()}});
+  }
+  for (const v1::Plan& plan : job->spec.plans()) {
+    const uint64_t ticket = next_ticket_++;
+    tickets_[ticket] = {};
+    out->push_back(AppendRow{ticket, *PlanRowOf(plan)});  // CheckSpec has looked at it
   }
   Ticket ticket;
   ticket.what = Ticket::What::kJob;

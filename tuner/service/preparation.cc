@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace whet::tuner {
 namespace {
@@ -102,6 +103,7 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request,
     WHET_ASSIGN_OR_RETURN(const db::Best best, log.FindBest(query));
     v1::RecordReply& r = *reply.add_records();
     r.set_found(best.record.has_value());
+    r.set_default_ns(best.default_ns);
     if (best.record) {
       r.set_trace(best.record->row.trace);
       r.set_ratio(best.record->ratio);
@@ -112,6 +114,35 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request,
       r.set_miss(std::string(db::MissName(best.miss)));
       r.set_why(best.why);
     }
+  }
+  return reply;
+}
+
+StatusOr<v1::GetPlansReply> FindPlans(const v1::GetPlansRequest& request, db::LogReader& log) {
+  if (request.regions_size() > kMaxQueries)
+    return InvalidArgument("{} regions, the limit is {}", request.regions_size(), kMaxQueries);
+  v1::GetPlansReply reply;
+  std::set<Fingerprint> named;
+  for (const std::string& region : request.regions()) {
+    WHET_ASSIGN_OR_RETURN(const Fingerprint print, ParseFingerprint(region));
+    WHET_ASSIGN_OR_RETURN(const std::vector<db::PlanRow> rows, log.Plans(print));
+    for (const db::PlanRow& row : rows) {
+      v1::Plan& plan = *reply.add_plans();
+      plan.set_region(region);
+      plan.set_alternative(row.alternative);
+      for (const db::PlanRow::Part& p : row.parts) {
+        v1::Plan::Part& part = *plan.add_parts();
+        part.set_workload(p.workload.Hex());
+        part.set_count(p.count);
+        named.insert(p.workload);
+      }
+    }
+  }
+  for (const Fingerprint& f : named) {
+    WHET_ASSIGN_OR_RETURN(const db::WorkloadRow row, log.Workload(f));
+    v1::GetPlansReply::Workload& w = *reply.add_workloads();
+    w.set_fingerprint(f.Hex());
+    w.set_text(row.text);
   }
   return reply;
 }

@@ -21,6 +21,7 @@ StatusOr<std::vector<search::LoggedTrial>> ReadLogged(const Task& task, const db
                                                       db::LogReader& log, int64_t codegen_version);
 
 StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request, db::LogReader& log);
+StatusOr<v1::GetPlansReply> FindPlans(const v1::GetPlansRequest& request, db::LogReader& log);
 
 // Which target a job is built for, from its spec and the devices of its key.
 struct JobTarget {

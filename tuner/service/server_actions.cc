@@ -160,6 +160,7 @@ void TunerServer::Impl::Do(AppendRow& a) {
   const int64_t wall = RealClock().WallMs();
   if (auto* trial = std::get_if<db::TrialRow>(&a.row)) trial->created_ms = wall;
   if (auto* job = std::get_if<db::JobRow>(&a.row)) job->updated_ms = wall;
+  if (auto* plan = std::get_if<db::PlanRow>(&a.row)) plan->created_ms = wall;
   waiting_rows_.push_back(std::move(a));
   if (waiting_rows_.size() == 1) AppendWaiting();
 }

@@ -96,6 +96,18 @@ class TunerServer::Impl::TunerService final : public v1::Tuner::CallbackService 
     });
   }
 
+  grpc::ServerUnaryReactor* GetPlans(grpc::CallbackServerContext* context,
+                                     const v1::GetPlansRequest* request,
+                                     v1::GetPlansReply* reply) override {
+    return Handle(context, "/whet.v1.Tuner/GetPlans", [&](const rpc::Principal&, auto* reactor) {
+      impl_->query_lane_.Post([impl = impl_, request, reply, reactor] {
+        StatusOr<v1::GetPlansReply> found = FindPlans(*request, *impl->reader_);
+        if (found.ok()) *reply = *std::move(found);
+        reactor->Finish(rpc::ToGrpc(found.status()));
+      });
+    });
+  }
+
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
                                         const v1::ListDevicesRequest* request,
                                         v1::ListDevicesReply* reply) override {
