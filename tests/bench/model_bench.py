@@ -3,14 +3,20 @@
 memory activations take, how many kernels run and how many of them only copy a tensor to another layout.
 
 usage: tests/bench/model_bench.py [--build FOLDER] [--models FOLDER] [--verify] [--json FILE] [--markdown] [NAME...]
+       tests/bench/model_bench.py --layouts [--rounds N] [--build FOLDER] [--models FOLDER] [--json FILE] [NAME...]
 
 NAME: networks of generate_model and trained ones that tests/models/fetch has unpacked; all of them unless given. Needs
 the targets whet, whet-builder, generate_model and load_bench. With --verify, `whet verify` runs too, which takes long
 for large ones. --markdown prints the table as README has it. Times are of one process on an otherwise idle machine; run it twice and take the second.
+
+With --layouts the network with the layouts that the compiler selects is timed against the same network with one layout for
+all images, block by block in turn in processes that stay: what is printed is the median over the rounds of the ratio of two
+times of one round, which a machine that changes its clock cannot move.
 """
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -79,6 +85,59 @@ def measure(name, model, flags, args, scratch):
     return row
 
 
+LAYOUTS = ("selected", "row-major", "channels-last")
+
+
+class Timer:
+    """A process that has an artifact loaded and times blocks of runs on request."""
+
+    def __init__(self, build, artifact):
+        self.process = subprocess.Popen([f"{build}/bin/whet", "bench", artifact, "--serve-blocks"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        if self.process.stdout.readline().strip() != "ready":
+            sys.exit(f"model_bench: whet bench {artifact} does not start")
+
+    def milliseconds(self, runs):
+        self.process.stdin.write(f"run {runs}\n")
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare_layouts(name, model, flags, args, scratch):
+    timers, copies = {}, {}
+    for layouts in LAYOUTS:
+        artifact = os.path.join(scratch, f"{name}-{layouts}.so")
+        chosen = [*flags, "--layouts", layouts]
+        seconds, out = run([f"{args.build}/bin/whet", "compile", model, *chosen, "-o", artifact, "--untuned"])
+        if seconds is None:
+            return {"name": name, "error": out}
+        copies[layouts] = shape_of(args.build, model, chosen)["copies"]
+        timers[layouts] = Timer(args.build, artifact)
+    one = max(t.milliseconds(3) for t in timers.values())
+    runs = max(1, round(100 / one))
+    times = {layouts: [] for layouts in LAYOUTS}
+    for r in range(args.rounds):
+        for i in range(len(LAYOUTS)):
+            layouts = LAYOUTS[(i + r) % len(LAYOUTS)]
+            times[layouts].append(timers[layouts].milliseconds(runs))
+    for t in timers.values():
+        t.close()
+    row = {"name": name, "selected_ms": statistics.median(times["selected"]), "copies": copies, "rounds": args.rounds}
+    for layouts in LAYOUTS[1:]:
+        row[layouts] = statistics.median(a / b for a, b in zip(times["selected"], times[layouts]))
+    return row
+
+
+def layouts_text(row):
+    if "error" in row:
+        return f"{row['name']:18} {row['error'][:150]}"
+    return (f"{row['name']:18} {row['selected_ms']:11.3f} {row['row-major']:13.3f} {row['channels-last']:17.3f}   "
+            + " ".join(f"{row['copies'][layouts]:4}" for layouts in LAYOUTS))
+
+
 MARKDOWN = [("network", lambda r: r["name"]), ("import and compile, s", lambda r: f"{r['compile_s']:.1f}"),
             ("peak memory, MB", lambda r: f"{r['peak_bytes'] / 1e6:.0f}"),
             ("weights, MB", lambda r: f"{r['weights_bytes'] / 1e6:.1f}"),
@@ -111,14 +170,19 @@ def main():
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--json", default="")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--layouts", action="store_true")
+    parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     args.models = args.models or os.path.join(args.build, "models")
     unknown = [n for n in args.names if n not in GENERATED and n not in TRAINED]
     if unknown:
         sys.exit(f"model_bench: unknown: {' '.join(unknown)}; known are {' '.join(GENERATED + list(TRAINED))}")
-    print(f"{'model':18} {'compile s':>9} {'peak MB':>9} {'weights MB':>10} {'file MB':>9} {'load ms':>8} {'read ms':>8} "
-          f"{'arena MB':>9} {'kernels':>8} {'copies':>7}" + (f" {'verify s':>9}" if args.verify else ""))
+    if args.layouts:
+        print(f"{'model':18} {'selected ms':>11} {'to row-major':>13} {'to channels-last':>17}   copies in each")
+    else:
+        print(f"{'model':18} {'compile s':>9} {'peak MB':>9} {'weights MB':>10} {'file MB':>9} {'load ms':>8} {'read ms':>8} "
+              f"{'arena MB':>9} {'kernels':>8} {'copies':>7}" + (f" {'verify s':>9}" if args.verify else ""))
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in args.names or GENERATED + list(TRAINED):
@@ -130,8 +194,12 @@ def main():
             else:
                 model, flags = os.path.join(scratch, name + ".onnx"), []
                 subprocess.run([f"{args.build}/tests/generate_model", name, model], check=True)
-            rows.append(measure(name, model, flags, args, scratch))
-            print(text(rows[-1], args.verify), flush=True)
+            if args.layouts:
+                rows.append(compare_layouts(name, model, flags, args, scratch))
+                print(layouts_text(rows[-1]), flush=True)
+            else:
+                rows.append(measure(name, model, flags, args, scratch))
+                print(text(rows[-1], args.verify), flush=True)
             if name not in TRAINED:
                 os.unlink(model)
     if args.markdown:
