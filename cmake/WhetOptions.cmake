@@ -8,8 +8,10 @@ set(WHET_FUZZ_SECONDS 20 CACHE STRING "how long each libFuzzer target runs in ct
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT DEFINED ENV{WHET_NO_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  # Paths below this folder do not count: another clone finds the same objects.
+  set(ccache ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${ccache})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache})
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
