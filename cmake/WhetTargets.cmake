@@ -1,4 +1,5 @@
-# whet_batches(OUT BATCH f...): sources that include BATCH of the given ones each; those that are generated stay alone.
+# whet_batches(OUT BATCH f...): sources that include BATCH of the given ones each; generated ones stay alone, and so do
+#   those with compile options of their own, which have to be set before.
 #   CMake's own unity builds include by absolute path, and so no other clone's objects would be found in the cache.
 function(whet_batches out batch)
   set(result "")
@@ -6,7 +7,8 @@ function(whet_batches out batch)
   set(count 0)
   set(number 0)
   foreach(source IN LISTS ARGN)
-    if(IS_ABSOLUTE "${source}" OR NOT source MATCHES "[.]cc$")
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(options OR IS_ABSOLUTE "${source}" OR NOT source MATCHES "[.]cc$")
       list(APPEND result "${source}")
       continue()
     endif()
