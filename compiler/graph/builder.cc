@@ -15,6 +15,10 @@ namespace {
 constexpr int64_t kFoldAtOnce = 4096;
 // What a node that needs to know a value may ask for.
 constexpr int64_t kFoldOnDemand = int64_t{1} << 22;
+// What one node may take (EvaluationCost), whoever asks for it, and all together: a loop that is
+// unrolled may have the same heavy product in each iteration.
+constexpr int64_t kMaxFoldCost = int64_t{1} << 26;
+constexpr int64_t kMaxFolding = int64_t{1} << 32;
 
 ConstantPtr Empty(const TensorType& t) { return graph::Constant::OfDoubles(t.dtype, t.shape, {}); }
 
@@ -81,7 +85,11 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
   }
   const bool small = std::all_of(
       out.begin(), out.end(), [](const TensorType& t) { return t.num_elements() <= kFoldAtOnce; });
-  if (constant && small && !Dequantizes(types, out) && n.op->reference && !n.inputs.empty()) {
+  const bool foldable =
+      constant && small && !Dequantizes(types, out) && n.op->reference && !n.inputs.empty();
+  const int64_t cost = foldable ? EvaluationCost(ViewOf(*n.op, n.attrs, types, out)) : 0;
+  if (foldable && cost <= kMaxFoldCost) {
+    WHET_RETURN_IF_ERROR(CountFolding(cost));
     WHET_ASSIGN_OR_RETURN(std::vector<ConstantPtr> folded, EvaluateConstantNode(g_, n, out));
     std::vector<ValueId> ids;
     for (ConstantPtr& c : folded) ids.push_back(g_.AddConstant(label_, std::move(c)));
@@ -93,6 +101,13 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
   }
   g_.nodes.push_back(std::move(n));
   return g_.nodes.back().outputs;
+}
+
+Status GraphBuilder::CountFolding(int64_t cost) {
+  folding_ = std::min(folding_ + cost, kMaxFlops);
+  if (folding_ <= kMaxFolding) return OkStatus();
+  return ResourceExhausted("constants computed at import take more than the limit of {} operations",
+                           kMaxFolding);
 }
 
 // The nodes that have to be evaluated for `v`, in execution order.
@@ -123,6 +138,10 @@ bool GraphBuilder::TryFold(ValueId v) {
       return in == kNoValue || g_.constant(in) != nullptr;
     });
     if (!ready || elements > kFoldOnDemand) return false;
+    std::vector<const TensorType*> in;
+    for (ValueId i : n.inputs) in.push_back(i == kNoValue ? nullptr : &g_.type(i));
+    const int64_t cost = EvaluationCost(ViewOf(*n.op, n.attrs, in, types));
+    if (cost > kMaxFoldCost || !CountFolding(cost).ok()) return false;
     auto folded = EvaluateConstantNode(g_, n, types);
     if (!folded.ok()) return false;
     for (size_t k = 0; k < folded->size(); ++k)

@@ -1,7 +1,8 @@
 // Appends nodes to a graph: looks the record up, fills attributes in, infers types, and folds what
 // is constant and small at once, so that the shape arithmetic of a model is known while the nodes
 // after it are being built. A tensor without elements is a constant, whatever it is made of:
-// nothing has to run for it. Importers, operator records (decomposition) and tests build graphs
+// nothing has to run for it. Heavy folding is left to the pass, and what all folding takes is
+// limited. Importers, operator records (decomposition) and tests build graphs
 // through it. Borrows the graph; one thread.
 #pragma once
 #include <string>
@@ -42,11 +43,13 @@ class GraphBuilder {
     return v == kNoValue || g_.constant(v) != nullptr || put_off_.count(v) > 0;
   }
   std::vector<int> PutOffBehind(ValueId v) const;
+  Status CountFolding(int64_t cost);
 
   Graph& g_;
   std::string label_;
   // Outputs of nodes that are computed from constants alone, and the nodes.
   std::unordered_map<ValueId, int> put_off_;
+  int64_t folding_ = 0;  // what has been spent on folding
 };
 
 }  // namespace whet::graph

@@ -4,7 +4,14 @@
 
 namespace whet::graph {
 
-ValueId ImportLists::Add(ImportList list) {
+namespace {
+constexpr int64_t kMaxListItems = int64_t{1} << 24;
+}  // namespace
+
+StatusOr<ValueId> ImportLists::Add(ImportList list) {
+  items_ += 1 + static_cast<int64_t>(list.items.size());
+  if (items_ > kMaxListItems)
+    return ResourceExhausted("sequences hold more than {} items in all", kMaxListItems);
   lists_.push_back(std::move(list));
   return kFirstList - static_cast<ValueId>(lists_.size() - 1);
 }

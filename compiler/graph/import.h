@@ -22,11 +22,14 @@ struct ImportList {
 };
 class ImportLists {
  public:
-  ValueId Add(ImportList list);
+  // An error once all lists together hold too many items: they are kept until the end, and each
+  // step of a loop may make a long one.
+  StatusOr<ValueId> Add(ImportList list);
   const ImportList* Find(ValueId v) const;  // null: a tensor
 
  private:
   std::vector<ImportList> lists_;
+  int64_t items_ = 0;  // of all lists, which count themselves
 };
 
 // A graph that is an attribute of a node: a branch of If, the body of Loop. Borrowed from the

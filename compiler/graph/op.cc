@@ -79,12 +79,28 @@ OpView ViewOf(const OpRecord& op, const Attrs& attrs, const std::vector<const Te
   return v;
 }
 
+int64_t FlopsProduct(const std::vector<int64_t>& factors) {
+  int64_t product = 1;
+  for (int64_t f : factors) {
+    if (f == 0) return 0;
+    if (__builtin_mul_overflow(product, f, &product) || product > kMaxFlops) product = kMaxFlops;
+  }
+  return product;
+}
+
 int64_t FlopsOf(const OpView& v) {
-  if (v.op->flops) return v.op->flops(v);
+  if (v.op->flops) return std::min(v.op->flops(v), kMaxFlops);
   int64_t n = 0;
   if (v.op->kind == FusionKind::kInjective) return n;
   for (const TensorType* t : v.out) n += t->num_elements();
   return n;
+}
+
+int64_t EvaluationCost(const OpView& v) {
+  int64_t n = v.op->reference_flops ? v.op->reference_flops(v) : FlopsOf(v);
+  for (const TensorType* t : v.in) n += t == nullptr ? 0 : t->num_elements();
+  for (const TensorType* t : v.out) n += t->num_elements();
+  return std::min(n, kMaxFlops);
 }
 
 }  // namespace whet::graph

@@ -130,6 +130,8 @@ struct OpRecord {
       reference;
   // Floating-point operations, a multiply-add being two. Null: one per output element.
   std::function<int64_t(const OpView&)> flops;
+  // The same of `reference`, where that takes a shorter way than kernels can. Null: as `flops`.
+  std::function<int64_t(const OpView&)> reference_flops;
   // Output 0 equals input 0, element for element and shape for shape. Null: never.
   std::function<bool(const OpView&)> is_identity;
   // What a measured input of this operator may hold. Null: [-1, 1).
@@ -151,6 +153,11 @@ StatusOr<std::vector<TensorType>> InferTypes(const OpRecord& op, const Attrs& at
                                              const std::vector<const TensorType*>& inputs);
 OpView ViewOf(const OpRecord& op, const Attrs& attrs, const std::vector<const TensorType*>& in,
               const std::vector<TensorType>& out);
+// Counts of operations end here, so that sums of them stay in 64 bits whatever the shapes.
+inline constexpr int64_t kMaxFlops = int64_t{1} << 56;
+int64_t FlopsProduct(const std::vector<int64_t>& factors);  // none negative
 int64_t FlopsOf(const OpView& v);
+// What evaluating the reference takes: operations, and elements that are read and written.
+int64_t EvaluationCost(const OpView& v);
 
 }  // namespace whet::graph

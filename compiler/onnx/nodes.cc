@@ -15,6 +15,7 @@ using onnx_schema::NodeProto;
 namespace {
 
 constexpr int kMaxOutputs = 4096;  // of one node
+constexpr size_t kValuesPerNode = 4;
 
 // Attributes that hold an element type, which records take by our name.
 bool HoldsElementType(std::string_view op, std::string_view attr) {
@@ -86,9 +87,11 @@ Status Importer::CountConstants() {
                            kMaxFoldedBytes);
 }
 
-// Nodes and graphs that are inlined: an empty body costs time as well.
+// Nodes and graphs that are inlined: an empty body costs time as well. A node may become many, or
+// as many constants.
 Status Importer::CountWork() {
-  const auto emitted = static_cast<int64_t>(graph_.nodes.size());  // a node may become many
+  const auto emitted =
+      static_cast<int64_t>(std::max(graph_.nodes.size(), graph_.values.size() / kValuesPerNode));
   if (++work_ <= options_.max_nodes && emitted <= options_.max_nodes) return OkStatus();
   full_ = true;
   return ResourceExhausted("with loops unrolled and functions inlined, more than {} nodes",

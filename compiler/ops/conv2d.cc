@@ -25,11 +25,14 @@ StatusOr<ValueId> JoinWeights(ImportContext& c, ValueId w, int64_t group, int64_
   const int64_t oc = t.shape[0] / group, ic = t.shape[1], kh = t.shape[2], kw = t.shape[3];
   std::vector<double> diagonal(static_cast<size_t>(m * m), 0.0);
   for (int64_t i = 0; i < m; ++i) diagonal[static_cast<size_t>(i * m + i)] = 1;
-  const ValueId mask =
-      c.builder.Constant("", graph::Constant::OfDoubles(t.dtype, {1, m, 1, m, 1, 1, 1}, diagonal));
+  const ValueId mask = c.builder.Constant(
+      "", graph::Constant::OfDoubles(DType::kBool, {1, m, 1, m, 1, 1, 1}, diagonal));
+  // A product with 0 would make NaN of an infinite weight.
+  const double nothing[] = {0};
+  const ValueId zero = c.builder.Constant("", graph::Constant::OfDoubles(t.dtype, {}, nothing));
   WHET_ASSIGN_OR_RETURN(
       w, c.builder.Emit("Reshape", {w}, {{"shape", Shape{group / m, m, oc, 1, ic, kh, kw}}}));
-  WHET_ASSIGN_OR_RETURN(w, c.builder.Emit("Mul", {w, mask}));
+  WHET_ASSIGN_OR_RETURN(w, c.builder.Emit("Where", {mask, w, zero}));
   return c.builder.Emit("Reshape", {w}, {{"shape", Shape{group * oc, m * ic, kh, kw}}});
 }
 

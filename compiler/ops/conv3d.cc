@@ -1,6 +1,7 @@
 #include "compiler/ops/conv3d.h"
 
 #include "compiler/ops/conv2d.h"
+#include "compiler/ops/lists.h"
 
 namespace whet::ops {
 namespace {
@@ -67,10 +68,7 @@ class Conv3d {
       WHET_ASSIGN_OR_RETURN(v, Reshape(v, grouped));
       taps.push_back(v);
     }
-    ValueId v = taps[0];
-    if (kd > 1) {
-      WHET_ASSIGN_OR_RETURN(v, c_.builder.Emit("Concat", taps, {{"axis", int64_t{2}}}));
-    }
+    WHET_ASSIGN_OR_RETURN(ValueId v, Join(c_.builder, std::move(taps), 2, Joined::kConcat));
     WHET_ASSIGN_OR_RETURN(
         v, c_.builder.Emit("Transpose", {v}, {{"perm", Shape{0, 4, 1, 2, 3, 5, 6}}}));
     return Reshape(v, {in[0] * depth_, kd * in[1], in[3], in[4]});

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace whet::ops {
-namespace {
-// Positions are constants in memory: a shape must not ask for more than a real model would.
-constexpr int64_t kMaxPositions = int64_t{1} << 24;
-}  // namespace
-
 ValueId Emitter::operator()(std::string_view op, std::vector<ValueId> in, Attrs attrs) {
   if (!status_.ok()) return graph::kNoValue;
   auto v = c_.builder.Emit(op, std::move(in), std::move(attrs));
@@ -55,7 +50,7 @@ ValueId Emitter::Tensor(DType t, Shape shape, const std::vector<double>& values)
 }
 
 ValueId Emitter::Iota(DType t, int64_t extent, int64_t rank, int64_t axis) {
-  if (status_.ok() && extent > kMaxPositions)
+  if (status_.ok() && extent > kMaxConstant)
     status_ =
         ResourceExhausted("{} positions along axis {} exceed the limit of 2^24", extent, axis);
   if (!status_.ok()) return graph::kNoValue;

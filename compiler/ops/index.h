@@ -23,13 +23,13 @@ inline Expr ClampIndex(const Expr& k, int64_t extent) {
   return expr::Max(expr::Min(k, expr::Int(extent - 1)), expr::Int(0));
 }
 
-// The same of values.
-inline int64_t IndexValue(double v, int64_t extent) {
-  const auto k = static_cast<int64_t>(v);
+// The same of element `i` of a value.
+inline int64_t IndexValue(const RefTensor& indices, int64_t i, int64_t extent) {
+  const int64_t k = WordAt(indices, i);
   return k < 0 ? k + extent : k;
 }
-inline int64_t ClampedValue(double v, int64_t extent) {
-  return std::clamp<int64_t>(IndexValue(v, extent), 0, extent - 1);
+inline int64_t ClampedValue(const RefTensor& indices, int64_t i, int64_t extent) {
+  return std::clamp<int64_t>(IndexValue(indices, i, extent), 0, extent - 1);
 }
 
 }  // namespace whet::ops

@@ -55,6 +55,7 @@ StatusOr<ValueId> Part(graph::GraphBuilder& b, ValueId v, int64_t axis, int64_t 
   if (begin < 0 || count < 0 || begin > sizes[axis] - count)
     return InvalidArgument("[{}, {}) is outside of axis {} of {}", begin, begin + count, axis,
                            b.type(v).ToString());
+  if (count == sizes[axis] && keep == Axis::kKeep) return v;
   starts[axis] = begin;
   sizes[axis] = count;
   WHET_ASSIGN_OR_RETURN(

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <algorithm>
-
 #include "compiler/ops/emitter.h"
 
 namespace whet::ops {
@@ -71,17 +69,20 @@ Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs 
   const bool err = want_err && !s.compare && (unit > 0 || !a.err.empty() || !b.err.empty());
   if (err) y.err.resize(y.value.size());
   const Shape sb = BroadcastStrides(b.shape, y.shape);
+  bool exact = true;  // what doubles hold, before it wraps around
   std::vector<int64_t> from_b(y.value.size());
   ForEachStrided(y.shape, sb, 0, [&](int64_t i, int64_t at) { from_b[i] = at; });
   ForEachStrided(y.shape, BroadcastStrides(a.shape, y.shape), 0, [&](int64_t i, int64_t at) {
     const double p = a.value[at], q = b.value[from_b[i]];
-    y.value[i] = Wrap(y.dtype, s.value(v, p, q));
+    const double value = s.value(v, p, q);
+    exact = exact && (IsFloat(y.dtype) || std::fabs(value) < 0x1.0p53);
+    y.value[i] = Wrap(y.dtype, value);
     if (!err) return;
     const double ea = a.ErrAt(at), eb = b.ErrAt(from_b[i]);
     y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) +
                (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
   });
-  if (BeyondDoubles(a) || BeyondDoubles(b) || BeyondDoubles(y)) {
+  if (!exact || BeyondDoubles(a) || BeyondDoubles(b)) {
     ForEachStrided(y.shape, BroadcastStrides(a.shape, y.shape), 0, [&](int64_t i, int64_t at) {
       SetFolded(
           y, i,
@@ -274,6 +275,29 @@ ReduceLayout LayoutOf(const OpView& v) {
   return l;
 }
 
+// Of integers, modulo the size of their type.
+void ReduceWords(te::Reducer reducer, const ReduceLayout& l, const RefTensor& x, RefTensor& y) {
+  ForEachStrided(y.shape, l.out_strides, 0, [&](int64_t i, int64_t base) {
+    const bool product = reducer == te::Reducer::kProd;
+    const bool sum = reducer == te::Reducer::kSum || reducer == te::Reducer::kNone;
+    uint64_t acc = product ? 1 : 0;
+    bool first = true;
+    ForEachStrided(l.extents, l.strides, base, [&](int64_t, int64_t at) {
+      const int64_t word = WordAt(x, at);
+      const auto bits = static_cast<uint64_t>(word);
+      if (product || sum) {
+        acc = product ? acc * bits : acc + bits;
+      } else {
+        const bool less = x.dtype == DType::kU64 ? bits < acc : word < static_cast<int64_t>(acc);
+        if (first || (bits != acc && less == (reducer == te::Reducer::kMin))) acc = bits;
+      }
+      first = false;
+    });
+    // Of no elements a maximum is what the other form has.
+    if (product || sum || !first) SetWord(y, i, expr::WrapInt(static_cast<int64_t>(acc), y.dtype));
+  });
+}
+
 Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs out,
                        bool want_err) {
   const RefTensor& x = *in[0];
@@ -284,6 +308,7 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
   const double unit = sums || s.reducer == te::Reducer::kProd ? Roundoff(y.dtype) : 0;
   const bool err = want_err && (unit > 0 || !x.err.empty());
   if (err) y.err.resize(y.value.size());
+  bool exact = IsFloat(x.dtype) || s.mean || x.ints.empty();
   ForEachStrided(y.shape, l.out_strides, 0, [&](int64_t i, int64_t base) {
     // Of no elements: what the type has for an infinity.
     double acc = graph::RoundTo(y.dtype, te::Identity(s.reducer)), bound = 0, magnitude = 0;
@@ -299,7 +324,8 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
         case te::Reducer::kProd:
           bound = bound * std::fabs(p) + e * std::fabs(acc);
           acc *= p;
-          magnitude = std::fabs(acc);
+          // Integers: the largest on the way, which may be zero later.
+          magnitude = IsFloat(y.dtype) ? std::fabs(acc) : std::max(magnitude, std::fabs(acc));
           break;
         case te::Reducer::kMax:
         case te::Reducer::kMin:
@@ -309,11 +335,15 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
       }
     });
     y.value[i] = s.mean ? acc / n : acc;
-    if (!IsFloat(y.dtype)) y.value[i] = Wrap(y.dtype, std::trunc(y.value[i]));
+    if (!IsFloat(y.dtype)) {
+      exact = exact && (s.mean || !(magnitude >= 0x1.0p53));
+      y.value[i] = Wrap(y.dtype, std::trunc(y.value[i]));
+    }
     if (err)
       y.err[i] = (bound + unit * n * magnitude) / (s.mean ? n : 1) +
                  (s.mean ? unit * std::fabs(y.value[i]) : 0);
   });
+  if (!exact) ReduceWords(s.reducer, l, x, y);
   return OkStatus();
 }
 

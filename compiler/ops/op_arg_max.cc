@@ -76,9 +76,11 @@ Status ReferenceArg(const OpView& v, Inputs in, Outputs out, bool want_err, bool
     const int64_t base = row / inner * n * inner + row % inner;
     int64_t best = 0;
     for (int64_t k = 1; k < n; ++k) {
-      const double a = x.value[base + k * inner], top = x.value[base + best * inner];
-      const bool same = a == top || (std::isnan(a) && std::isnan(top));
-      const bool better = !std::isnan(top) && (std::isnan(a) || (largest ? a > top : a < top));
+      const int64_t at = base + k * inner, best_at = base + best * inner;
+      const bool nan = std::isnan(x.value[at]), best_nan = std::isnan(x.value[best_at]);
+      const bool less = LessAt(x, at, best_at), more = LessAt(x, best_at, at);
+      const bool same = nan == best_nan && !less && !more;
+      const bool better = !best_nan && (nan || (largest ? more : less));
       if (better || (last && same)) best = k;
     }
     y.value[row] = static_cast<double>(best);

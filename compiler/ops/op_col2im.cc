@@ -155,7 +155,8 @@ const OpRecord& OpCol2Im() {
     r.te = TeCol2Im;
     r.reference = ReferenceCol2Im;
     r.flops = [](const OpView& v) {
-      return v.out[0]->num_elements() * Product(v.attrs->Ints("block"));
+      return graph::FlopsProduct(
+          {v.out[0]->num_elements(), graph::FlopsProduct(v.attrs->Ints("block"))});
     };
     return r;
   }();

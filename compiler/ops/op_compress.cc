@@ -77,7 +77,7 @@ Status ImportUnique(ImportContext& c) {
   WHET_ASSIGN_OR_RETURN(int64_t sorted, c.TakeInt("sorted", 1));
   ValueId x = c.inputs[0];
   if (!c.IsConst(0))
-    return InvalidArgument(
+    return Unimplemented(
         "X (input 0) must be a constant once shapes are known: the size of the result depends on "
         "it");
   int64_t axis = 0;
@@ -147,15 +147,13 @@ Status ReferenceReverseSequence(const OpView& v, Inputs in, Outputs out, bool wa
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const Shape strides = Strides(x.shape);
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.resize(y.value.size());
+  PrepareCopy(x, y, want_err);
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t t = i / strides[time] % x.shape[time], s = i / strides[batch] % x.shape[batch];
     const auto length =
         static_cast<int64_t>(std::clamp(in[1]->value[s], 0.0, static_cast<double>(x.shape[time])));
     const int64_t from = t < length ? i + (length - 1 - 2 * t) * strides[time] : i;
-    y.value[i] = x.value[from];
-    if (err) y.err[i] = x.err[from];
+    CopyElement(x, from, y, i);
   }
   return OkStatus();
 }

@@ -7,14 +7,23 @@ Status ImportConcat(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(1));
   if (c.opset >= 4 && !c.HasAttr("axis")) return InvalidArgument("attribute 'axis' is missing");
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", 1));
-  WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, c.type(0).rank()));
-  // Parts without elements need no reading.
+  // Parts without elements need no reading, and an empty vector may stand for one of any rank.
   std::vector<ValueId> parts;
   for (int i = 0; i < c.num_inputs(); ++i) {
     if (!c.Has(i)) return InvalidArgument("input {} is missing", i);
+    if (c.type(i).dtype != c.type(0).dtype)
+      return InvalidArgument("inputs of {} and {}; they must have one element type",
+                             ToString(c.type(0).dtype), ToString(c.type(i).dtype));
     if (c.type(i).num_elements() > 0) parts.push_back(c.inputs[i]);
   }
-  return c.Finish("Concat", parts.empty() ? c.inputs : parts, {{"axis", axis}});
+  if (parts.empty()) parts = c.inputs;
+  const int64_t rank = c.builder.type(parts[0]).rank();
+  WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (c.type(i).rank() != rank && c.type(i).shape != Shape{0})
+      return InvalidArgument("{} does not concatenate with rank {}", c.type(i).ToString(), rank);
+  }
+  return c.Finish("Concat", parts, {{"axis", axis}});
 }
 
 Status InferConcat(const OpView& v, std::vector<TensorType>* out) {
@@ -71,15 +80,9 @@ Status ReferenceConcat(const OpView& v, Inputs in, Outputs out, bool want_err) {
   int64_t at = 0;
   for (const RefTensor* x : in) {
     const int64_t n = Product(x->shape, axis);
-    for (int64_t o = 0; o < outer; ++o)
-      std::copy_n(x->value.begin() + o * n, n, y.value.begin() + o * row + at);
-    if (!x->ints.empty()) EnsureWords(y);
-    for (int64_t i = 0; !y.ints.empty() && i < outer * n; ++i)
-      y.ints[i / n * row + at + i % n] = WordAt(*x, i);
-    if (want_err && !x->err.empty()) {
-      y.err.resize(y.value.size());
-      for (int64_t o = 0; o < outer; ++o)
-        std::copy_n(x->err.begin() + o * n, n, y.err.begin() + o * row + at);
+    PrepareCopy(*x, y, want_err);
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t i = 0; i < n; ++i) CopyElement(*x, o * n + i, y, o * row + at + i);
     }
     at += n;
   }

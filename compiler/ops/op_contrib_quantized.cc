@@ -6,6 +6,8 @@
 namespace whet::ops {
 namespace {
 
+constexpr int64_t kMaxOpset = 1000;
+
 // Inputs i, i + 1 (scale) and i + 2 (zero point) as a float. The zero point may be left out.
 StatusOr<ValueId> DequantizedInput(ImportContext& c, int i) {
   if (!c.Has(i) || !c.Has(i + 1)) return InvalidArgument("input {} or its scale is missing", i);
@@ -27,18 +29,17 @@ Status FinishQuantized(ImportContext& c, ValueId y, int i, DType t) {
   if (c.Has(i + 1)) {
     WHET_ASSIGN_OR_RETURN(zero, AsScalar(c, c.inputs[i + 1], "zero point of the output"));
   } else {
-    zero =
-        c.builder.Constant("zero_point", graph::Constant::OfDoubles(t, {}, std::vector<double>{0}));
+    zero = NoZeroPoint(c, t);
   }
   return c.Finish("QuantizeLinear", {y, scale, zero});
 }
 
 // The one result of another operator's import, with this node's attributes.
-StatusOr<ValueId> ImportAs(ImportContext& c, const char* op, std::vector<ValueId> in) {
+StatusOr<ValueId> ImportAs(ImportContext& c, const char* op, int opset, std::vector<ValueId> in) {
   const OpRecord* record = c.builder.graph().catalog->Find(op);
   if (record == nullptr) return Unimplemented("{} is not supported", op);
   if (!record->import) return c.builder.Emit(op, std::move(in), c.TakeAll());
-  ImportContext inner(c.builder, op, c.opset, c.TakeAll(), std::move(in), {true});
+  ImportContext inner(c.builder, op, opset, c.TakeAll(), std::move(in), {true});
   WHET_RETURN_IF_ERROR(record->import(inner));
   WHET_RETURN_IF_ERROR(inner.CheckAllTaken());
   return inner.outputs.at(0);
@@ -57,7 +58,9 @@ Status ImportQuantizedBinary(ImportContext& c, const char* op) {
 Status ImportQuantizedUnary(ImportContext& c, const char* op) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(4, 5));
   WHET_ASSIGN_OR_RETURN(const int64_t channels_last, c.TakeInt("channels_last", 0));
-  c.Ignore("opset");  // of the float operator it stands for: Softmax over one axis since 13
+  // Of the float operator it stands for: Softmax over one axis since 13.
+  WHET_ASSIGN_OR_RETURN(const int64_t opset, c.TakeInt("opset", c.opset));
+  if (opset < 1 || opset > kMaxOpset) return InvalidArgument("opset {}", opset);
   WHET_ASSIGN_OR_RETURN(ValueId x, DequantizedInput(c, 0));
   const auto rank = c.type(0).rank();
   if (channels_last != 0) {
@@ -66,7 +69,7 @@ Status ImportQuantizedUnary(ImportContext& c, const char* op) {
     if (rank < 3) return InvalidArgument("channels_last for an input of rank {}", rank);
     WHET_ASSIGN_OR_RETURN(x, c.builder.Emit("Transpose", {x}, {{"perm", perm}}));
   }
-  WHET_ASSIGN_OR_RETURN(ValueId y, ImportAs(c, op, {x}));
+  WHET_ASSIGN_OR_RETURN(ValueId y, ImportAs(c, op, static_cast<int>(opset), {x}));
   if (channels_last != 0) {
     Shape perm = {0};
     for (int64_t d = 2; d < rank; ++d) perm.push_back(d);
@@ -86,24 +89,8 @@ Status ImportQuantizedConcat(ImportContext& c) {
     WHET_ASSIGN_OR_RETURN(const ValueId x, DequantizedInput(c, i));
     in.push_back(x);
   }
-  WHET_ASSIGN_OR_RETURN(const ValueId y, ImportAs(c, "Concat", std::move(in)));
+  WHET_ASSIGN_OR_RETURN(const ValueId y, ImportAs(c, "Concat", c.opset, std::move(in)));
   return FinishQuantized(c, y, 0, c.type(2).dtype);
-}
-
-StatusOr<ValueId> IntegerProductOf(ImportContext& c, ValueId a, ValueId b, ValueId a_zero,
-                                   ValueId b_zero) {
-  std::vector<ValueId> in = {a, b};
-  if (a_zero == graph::kNoValue && b_zero != graph::kNoValue)
-    a_zero = c.builder.Constant(
-        "zero_point",
-        graph::Constant::OfDoubles(c.builder.type(a).dtype, {}, std::vector<double>{0}));
-  if (a_zero != graph::kNoValue) {
-    WHET_ASSIGN_OR_RETURN(a_zero, AsScalar(c, a_zero, "zero point of the left operand"));
-    in.push_back(a_zero);
-  }
-  // One element or a vector along the columns: it broadcasts as it is.
-  if (b_zero != graph::kNoValue) in.push_back(b_zero);
-  return c.builder.Emit("MatMulInteger", std::move(in));
 }
 
 ValueId InputOr(const ImportContext& c, int i) { return c.Has(i) ? c.inputs[i] : graph::kNoValue; }
@@ -128,7 +115,7 @@ Status ImportQGemm(ImportContext& c) {
     WHET_ASSIGN_OR_RETURN(right, b.Emit("Transpose", {right}, turn));
   }
   WHET_ASSIGN_OR_RETURN(ValueId sum,
-                        IntegerProductOf(c, left, right, InputOr(c, 2), InputOr(c, 5)));
+                        EmitMatMulInteger(c, left, right, InputOr(c, 2), InputOr(c, 5)));
   if (c.Has(6)) {
     WHET_ASSIGN_OR_RETURN(sum, b.Emit("Add", {sum, c.inputs[6]}));
   }
@@ -140,10 +127,7 @@ Status ImportQGemm(ImportContext& c) {
   }
   if (c.Has(7)) {
     WHET_ASSIGN_OR_RETURN(const ValueId y_scale, AsScalar(c, c.inputs[7], "scale of the output"));
-    const ValueId y_zero =
-        c.Has(8) ? c.inputs[8]
-                 : b.Constant("zero_point", graph::Constant::OfDoubles(c.type(0).dtype, {},
-                                                                       std::vector<double>{0}));
+    const ValueId y_zero = c.Has(8) ? c.inputs[8] : NoZeroPoint(c, c.type(0).dtype);
     WHET_ASSIGN_OR_RETURN(const ValueId zero, AsScalar(c, y_zero, "zero point of the output"));
     WHET_ASSIGN_OR_RETURN(const ValueId y,
                           EmitRequantize(c, sum, scale, c.inputs[4], y_scale, zero));
@@ -234,8 +218,8 @@ const OpRecord& OpContribQGemm() {
 const OpRecord& OpContribMatMulIntegerToFloat() {
   static const OpRecord op = Contrib("MatMulIntegerToFloat", [](ImportContext& c) -> Status {
     WHET_RETURN_IF_ERROR(c.NeedInputs(4, 7));
-    WHET_ASSIGN_OR_RETURN(const ValueId sum, IntegerProductOf(c, c.inputs[0], c.inputs[1],
-                                                              InputOr(c, 4), InputOr(c, 5)));
+    WHET_ASSIGN_OR_RETURN(const ValueId sum, EmitMatMulInteger(c, c.inputs[0], c.inputs[1],
+                                                               InputOr(c, 4), InputOr(c, 5)));
     WHET_ASSIGN_OR_RETURN(const ValueId scale, AsScalar(c, c.inputs[2], "scale"));
     return FinishScaledSum(c, sum, scale, c.inputs[3], InputOr(c, 6));
   });
@@ -249,8 +233,8 @@ const OpRecord& OpContribDynamicQuantizeMatMul() {
     const OpRecord& quantize = *c.builder.graph().catalog->Find("DynamicQuantizeLinear");
     ImportContext inner(c.builder, quantize.name, c.opset, {}, {c.inputs[0]}, {true, true, true});
     WHET_RETURN_IF_ERROR(quantize.import(inner));
-    WHET_ASSIGN_OR_RETURN(const ValueId sum, IntegerProductOf(c, inner.outputs[0], c.inputs[1],
-                                                              inner.outputs[2], InputOr(c, 3)));
+    WHET_ASSIGN_OR_RETURN(const ValueId sum, EmitMatMulInteger(c, inner.outputs[0], c.inputs[1],
+                                                               inner.outputs[2], InputOr(c, 3)));
     return FinishScaledSum(c, sum, inner.outputs[1], c.inputs[2], InputOr(c, 4));
   });
   return op;

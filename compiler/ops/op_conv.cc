@@ -122,7 +122,8 @@ StatusOr<std::vector<Buffer>> TeConv(const OpView& v, const std::vector<Buffer>&
 
 // out[n, oc, oh, ow] += sum x * w. The innermost loop runs along output rows: contiguous for
 // stride 1.
-void ConvAdd(const ConvShape& s, const double* x, const double* w, double* out) {
+template <typename T>
+void ConvAdd(const ConvShape& s, const T* x, const T* w, T* out) {
   const Window& win = s.w;
   const int64_t kh_n = win.kernel[0], kw_n = win.kernel[1], stride = win.strides[1];
   // Per kernel column: the outputs whose tap lies inside of the row.
@@ -144,20 +145,20 @@ void ConvAdd(const ConvShape& s, const double* x, const double* w, double* out) 
       continue;
     }
     for (int64_t oc = 0; oc < s.oc; ++oc) {
-      double* plane = out + (n * s.oc + oc) * s.oh * s.ow;
+      T* plane = out + (n * s.oc + oc) * s.oh * s.ow;
       for (int64_t ic = 0; ic < s.icg; ++ic) {
-        const double* image = x + (n * s.ic + oc / s.ocg * s.icg + ic) * s.h * s.iw;
-        const double* kernel = w + (oc * s.icg + ic) * kh_n * kw_n;
+        const T* image = x + (n * s.ic + oc / s.ocg * s.icg + ic) * s.h * s.iw;
+        const T* kernel = w + (oc * s.icg + ic) * kh_n * kw_n;
         for (int64_t oh = 0; oh < s.oh; ++oh) {
           int64_t kh, kh_end;
           win.Taps(0, oh, s.h, &kh, &kh_end);
           for (; kh < kh_end; ++kh) {
-            const double* line =
+            const T* line =
                 image + (oh * win.strides[0] - win.pads[0] + kh * win.dilations[0]) * s.iw;
-            double* row = plane + oh * s.ow;
+            T* row = plane + oh * s.ow;
             for (int64_t kw = 0; kw < kw_n; ++kw) {
-              const double f = kernel[kh * kw_n + kw];
-              const double* from = line + kw * win.dilations[1] - win.pads[1];
+              const T f = kernel[kh * kw_n + kw];
+              const T* from = line + kw * win.dilations[1] - win.pads[1];
               for (int64_t ow = begin[kw]; ow < end[kw]; ++ow) row[ow] += f * from[ow * stride];
             }
           }
@@ -172,7 +173,7 @@ Status ReferenceConv(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   const auto terms = static_cast<double>(s.icg * s.w.kernel[0] * s.w.kernel[1]);
   Bilinear(*in[0], *in[1], terms, y, want_err,
-           [&](const double* x, const double* w, double* o) { ConvAdd(s, x, w, o); });
+           [&](const auto* x, const auto* w, auto* o) { ConvAdd(s, x, w, o); });
   if (in.size() < 3) return OkStatus();
   const int64_t area = s.oh * s.ow;
   for (int64_t p = 0; p < s.n * s.oc; ++p) {
@@ -206,15 +207,15 @@ const OpRecord& OpConv() {
                {"pads", AttrType::kInts, AttrValue(Shape{0, 0, 0, 0})}};
     r.note =
         "one to three spatial axes; three as two, with the depths of a window side by side as "
-        "channels";
+        "channels; infinities and NaN of the input reach outputs of neighbouring groups";
     r.import = ImportConv;
     r.infer = InferConv;
     r.te = TeConv;
     r.reference = ReferenceConv;
     r.flops = [](const OpView& v) {
       const Shape& w = v.in[1]->shape;
-      const int64_t per = 2 * w[1] * w[2] * w[3] + (v.in.size() > 2 ? 1 : 0);
-      return v.out[0]->num_elements() * per;
+      const int64_t per = graph::FlopsProduct({2, w[1], w[2], w[3]}) + (v.in.size() > 2 ? 1 : 0);
+      return graph::FlopsProduct({v.out[0]->num_elements(), per});
     };
     // Weights scaled so that outputs are about as large as inputs, whatever the number of terms.
     r.range = [](const OpView& v, int input) {
@@ -253,9 +254,7 @@ StatusOr<ValueId> EmitConvInteger(ImportContext& c, std::vector<ValueId> in) {
       Window window, TakeWindow(c, Shape(x.begin() + 2, x.end()), Shape(w.begin() + 2, w.end())));
   WHET_ASSIGN_OR_RETURN(int64_t group, c.TakeInt("group", 1));
   while (!in.empty() && in.back() == graph::kNoValue) in.pop_back();
-  if (in.size() > 3 && in[2] == graph::kNoValue)
-    in[2] = b.Constant("zero_point",
-                       graph::Constant::OfDoubles(b.type(in[0]).dtype, {}, std::vector<double>{0}));
+  if (in.size() > 3 && in[2] == graph::kNoValue) in[2] = NoZeroPoint(c, b.type(in[0]).dtype);
   if (in.size() > 2) {
     WHET_ASSIGN_OR_RETURN(in[2], AsScalar(c, in[2], "zero point of the input"));
   }
@@ -351,18 +350,20 @@ Status ReferenceConvInteger(const OpView& v, Inputs in, Outputs out, bool want_e
   RefTensor x = Centered(in, 0);
   const RefTensor w = Centered(in, 1);
   const auto pad = static_cast<double>(v.attrs->Int("pad_value"));
+  // Differences of i32 need not be i32: they are 64-bit words here.
+  x.dtype = DType::kI64;
   for (double& d : x.value) d -= pad;
-  Bilinear(x, w, 0, y, want_err,
-           [&](const double* p, const double* q, double* o) { ConvAdd(s, p, q, o); });
+  Bilinear(x, w, static_cast<double>(Product(w.shape, 1)), y, want_err,
+           [&](const auto* p, const auto* q, auto* o) { ConvAdd(s, p, q, o); });
   if (pad != 0) {
     const int64_t taps = Product(w.shape, 1), area = s.oh * s.ow;
     for (int64_t p = 0; p < s.n * s.oc; ++p) {
       double sum = 0;
       for (int64_t k = 0; k < taps; ++k) sum += w.value[p % s.oc * taps + k];
-      for (int64_t i = p * area; i < (p + 1) * area; ++i) y.value[i] += pad * sum;
+      for (int64_t i = p * area; i < (p + 1) * area; ++i)
+        y.value[i] = Wrap(y.dtype, y.value[i] + pad * sum);
     }
   }
-  WrapAll(y);
   return OkStatus();
 }
 
@@ -383,7 +384,7 @@ const OpRecord& OpConvInteger() {
     r.reference = ReferenceConvInteger;
     r.flops = [](const OpView& v) {
       const Shape& w = v.in[1]->shape;
-      return v.out[0]->num_elements() * 2 * w[1] * w[2] * w[3];
+      return graph::FlopsProduct({v.out[0]->num_elements(), 2, w[1], w[2], w[3]});
     };
     r.range = IntegerRange;
     return r;

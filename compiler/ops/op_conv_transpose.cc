@@ -229,7 +229,9 @@ const OpRecord& OpConvTranspose() {
   static const OpRecord op = [] {
     OpRecord r;
     r.name = "ConvTranspose";
-    r.note = "one to three spatial axes";
+    r.note =
+        "one to three spatial axes; infinities and NaN of the input reach outputs whose taps are "
+        "padding";
     r.import = ImportConvTranspose;
     return r;
   }();

@@ -12,11 +12,10 @@ constexpr int64_t kLongRow = 64;
 
 Status ImportCumSum(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 2));
-  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> axis, c.ConstInts(1, "axis"));
+  WHET_ASSIGN_OR_RETURN(int64_t at, c.ConstInt(1, "axis"));
   WHET_ASSIGN_OR_RETURN(int64_t exclusive, c.TakeInt("exclusive", 0));
   WHET_ASSIGN_OR_RETURN(int64_t reverse, c.TakeInt("reverse", 0));
-  if (axis.size() != 1) return InvalidArgument("axis has {} elements, not 1", axis.size());
-  WHET_ASSIGN_OR_RETURN(int64_t at, NormalizeAxis(axis[0], c.type(0).rank()));
+  WHET_ASSIGN_OR_RETURN(at, NormalizeAxis(at, c.type(0).rank()));
   return c.Finish(
       "CumSum", {c.inputs[0]},
       {{"axis", at}, {"exclusive", int64_t{exclusive != 0}}, {"reverse", int64_t{reverse != 0}}});
@@ -95,19 +94,25 @@ Status ReferenceCumSum(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   const int64_t n = x.shape[axis], inner = Product(x.shape, axis + 1);
   const double unit = Roundoff(y.dtype);
-  const bool err = want_err && (unit > 0 || !x.err.empty());
+  const bool err = want_err && (unit > 0 || !x.err.empty()), integer = !IsFloat(y.dtype);
   if (err) y.err.resize(y.value.size());
   for (int64_t row = 0; n > 0 && row < y.size() / n; ++row) {
     const int64_t base = row / inner * n * inner + row % inner;
     double sum = 0, magnitude = 0, bound = 0;
+    uint64_t words = 0;
     for (int64_t p = 0; p < n; ++p) {
       const int64_t at = base + (reverse ? n - 1 - p : p) * inner;
       auto store = [&] {
-        y.value[at] = sum;
+        if (integer) {
+          SetWord(y, at, expr::WrapInt(static_cast<int64_t>(words), y.dtype));
+        } else {
+          y.value[at] = sum;
+        }
         if (err) y.err[at] = bound + unit * static_cast<double>(p + 1) * magnitude;
       };
       if (exclusive) store();
-      sum = Wrap(y.dtype, sum + x.value[at]);
+      sum += x.value[at];
+      if (integer) words += static_cast<uint64_t>(WordAt(x, at));
       magnitude += std::fabs(x.value[at]);
       bound += x.ErrAt(at);
       if (!exclusive) store();

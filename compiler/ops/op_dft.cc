@@ -8,7 +8,6 @@ namespace whet::ops {
 namespace {
 
 constexpr double kDftPi = 3.14159265358979323846;
-constexpr int64_t kMaxMatrix = int64_t{1} << 26;  // elements
 
 struct Transform {
   int64_t length = 0;   // of the transform
@@ -23,9 +22,9 @@ Status CheckTransform(const Transform& t) {
   if (t.length < 1) return InvalidArgument("a transform of length {}", t.length);
   if (t.onesided && (t.inverse || t.parts == 2))
     return Unimplemented("onesided is supported for forward transforms of real input only");
-  const int64_t limit = kMaxMatrix / (2 * t.parts);
+  const int64_t limit = kMaxConstant / (2 * t.parts);
   if (t.length > limit || t.samples > limit / t.frequencies())
-    return ResourceExhausted("a transform of length {} needs a matrix of more than 2^26 elements",
+    return ResourceExhausted("a transform of length {} needs a matrix of more than 2^24 elements",
                              t.length);
   return OkStatus();
 }
@@ -43,10 +42,7 @@ double Coefficient(const Transform& t, int64_t k, int64_t s, int64_t part, int64
 // An optional scalar input; `missing` without it.
 StatusOr<int64_t> TakeOptional(const ImportContext& c, int i, std::string_view what,
                                int64_t missing) {
-  if (!c.Has(i)) return missing;
-  WHET_ASSIGN_OR_RETURN(std::vector<int64_t> v, c.ConstInts(i, what));
-  if (v.size() != 1) return InvalidArgument("{} has {} elements, not 1", what, v.size());
-  return v[0];
+  return c.Has(i) ? c.ConstInt(i, what) : missing;
 }
 
 Status ImportDft(ImportContext& c) {
@@ -160,7 +156,7 @@ const OpRecord& OpDFT() {
   static const OpRecord op = [] {
     OpRecord r;
     r.name = "DFT";
-    r.note = "the length known at compile time";
+    r.note = "the length known at compile time; onesided for forward transforms of real input only";
     r.import = ImportDft;
     return r;
   }();

@@ -3,9 +3,8 @@
 namespace whet::ops {
 namespace {
 
-// Integers divide towards zero; floor division does not where the signs differ. The divisor of an
-// integer division must not be 0: such an element has no defined result in ONNX either; here it is
-// 0.
+// Integers divide towards zero; floor division does not where the signs differ. What is divided by
+// 0 has no defined result in ONNX; here, as in expressions, it is 0.
 Expr IntegerDiv(const Expr& a, const Expr& b) {
   const Expr zero = Const(a->dtype, 0);
   const Expr q = expr::FloorDiv(a, b);
@@ -21,12 +20,12 @@ const OpRecord& OpDiv() {
       .name = "Div",
       .types = Numbers(),
       .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
-        if (IsUnsigned(a->dtype)) return expr::FloorDiv(a, expr::Max(b, Const(a->dtype, 1)));
+        if (IsUnsigned(a->dtype)) return expr::FloorDiv(a, b);
         return IsFloat(a->dtype) ? a / b : IntegerDiv(a, b);
       },
       .value = [](const OpView& v, double a, double b) -> double {
         if (IsFloat(v.out[0]->dtype)) return a / b;
-        if (b == 0) return IsUnsigned(v.out[0]->dtype) ? a : 0;
+        if (b == 0) return 0;
         return std::trunc(a / b);
       },
       .err = [](double a, double ea, double b, double eb, double y) -> double {

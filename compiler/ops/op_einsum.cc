@@ -4,7 +4,6 @@
 // over.
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "compiler/ops/emitter.h"
 
@@ -92,13 +91,14 @@ class Contraction {
       Diagonals(term);
       DropRepeated(term);
     }
-    Term acc = terms_[0];
-    for (size_t k = 1; k < terms_.size(); ++k) {
-      std::set<int> kept(result_.begin(), result_.end());
-      for (size_t later = k + 1; later < terms_.size(); ++later)
-        kept.insert(terms_[later].labels.begin(), terms_[later].labels.end());
-      acc = Contract(acc, terms_[k], kept);
+    std::map<int, size_t> last;  // the last operand that has a label
+    for (size_t k = 0; k < terms_.size(); ++k) {
+      for (int l : terms_[k].labels) last[l] = k;
     }
+    for (int l : result_) last[l] = terms_.size();
+    Term acc = terms_[0];
+    for (size_t k = 1; k < terms_.size() && e_.status().ok(); ++k)
+      acc = Contract(acc, terms_[k], [&](int l) { return last.at(l) > k; });
     return e_.Finish({e_.Cast(ToResult(acc), t)});
   }
 
@@ -142,10 +142,9 @@ class Contraction {
     return OkStatus();
   }
 
+  // Saturates: no tensor is as large, and the next node says so.
   int64_t ExtentOf(const std::vector<int>& labels) const {
-    int64_t n = 1;
-    for (int l : labels) n *= extents_.at(l);
-    return n;
+    return graph::FlopsProduct(ShapeOf(labels));
   }
 
   Shape ShapeOf(const std::vector<int>& labels) const {
@@ -225,11 +224,11 @@ class Contraction {
     term.labels = labels;
   }
 
-  Term Contract(Term a, Term b, const std::set<int>& kept) {
-    SumOver(a, [&](int l) { return !b.Has(l) && !kept.count(l); });
-    SumOver(b, [&](int l) { return !a.Has(l) && !kept.count(l); });
+  Term Contract(Term a, Term b, const std::function<bool(int)>& kept) {
+    SumOver(a, [&](int l) { return !b.Has(l) && !kept(l); });
+    SumOver(b, [&](int l) { return !a.Has(l) && !kept(l); });
     std::vector<int> batch, summed, rows, columns;
-    for (int l : a.labels) (!b.Has(l) ? rows : kept.count(l) ? batch : summed).push_back(l);
+    for (int l : a.labels) (!b.Has(l) ? rows : kept(l) ? batch : summed).push_back(l);
     for (int l : b.labels) {
       if (!a.Has(l)) columns.push_back(l);
     }

@@ -1,6 +1,4 @@
-#include <algorithm>
-
-#include "compiler/ops/util.h"
+#include "compiler/ops/index.h"
 
 namespace whet::ops {
 namespace {
@@ -72,12 +70,8 @@ StatusOr<std::vector<Buffer>> TeGather(const OpView& v, const std::vector<Buffer
   return std::vector<Buffer>{b.Compute(
       "gather", v.out[0]->dtype, AxesOf(v.out[0]->shape), [&](const std::vector<Expr>& i) {
         const std::vector<Expr> where(i.begin() + axis, i.begin() + axis + index_rank);
-        Expr k = expr::Load(in[1], where);
-        if (k->dtype != DType::kI64) k = expr::Cast(DType::kI64, k);
-        k = expr::Select(expr::Lt(k, expr::Int(0)), k + extent, k);
-        k = expr::Max(expr::Min(k, expr::Int(extent - 1)), expr::Int(0));
         std::vector<Expr> at(i.begin(), i.begin() + axis);
-        at.push_back(k);
+        at.push_back(ClampIndex(LoadIndex(in[1], where, extent), extent));
         at.insert(at.end(), i.begin() + axis + index_rank, i.end());
         return expr::Load(in[0], at);
       })};
@@ -88,19 +82,12 @@ Status ReferenceGather(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor &x = *in[0], &index = *in[1];
   const int64_t outer = Product(x.shape, 0, axis), inner = Product(x.shape, axis + 1),
                 extent = x.shape[axis];
-  const bool err = want_err && !x.err.empty();
-  if (err) out[0].err.resize(out[0].value.size());
-  out[0].ints.resize(x.ints.empty() ? 0 : out[0].value.size());
+  PrepareCopy(x, out[0], want_err);
   int64_t to = 0;
   for (int64_t o = 0; o < outer; ++o) {
-    for (double at : index.value) {
-      auto k = static_cast<int64_t>(at);
-      k = std::clamp<int64_t>(k < 0 ? k + extent : k, 0, extent - 1);
-      const int64_t from = (o * extent + k) * inner;
-      std::copy_n(x.value.begin() + from, inner, out[0].value.begin() + to);
-      if (!x.ints.empty()) std::copy_n(x.ints.begin() + from, inner, out[0].ints.begin() + to);
-      if (err) std::copy_n(x.err.begin() + from, inner, out[0].err.begin() + to);
-      to += inner;
+    for (int64_t i = 0; i < index.size(); ++i) {
+      const int64_t from = (o * extent + ClampedValue(index, i, extent)) * inner;
+      for (int64_t j = 0; j < inner; ++j) CopyElement(x, from + j, out[0], to++);
     }
   }
   return OkStatus();

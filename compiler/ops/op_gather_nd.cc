@@ -46,15 +46,12 @@ Status ReferenceGatherElements(const OpView& v, Inputs in, Outputs out, bool wan
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor &x = *in[0], &index = *in[1];
   RefTensor& y = out[0];
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.resize(y.value.size());
+  PrepareCopy(x, y, want_err);
   Shape strides = Strides(x.shape);
   const int64_t step = strides[axis];
   strides[axis] = 0;
   ForEachStrided(y.shape, strides, 0, [&](int64_t i, int64_t base) {
-    const int64_t from = base + ClampedValue(index.value[i], x.shape[axis]) * step;
-    y.value[i] = x.value[from];
-    if (err) y.err[i] = x.err[from];
+    CopyElement(x, base + ClampedValue(index, i, x.shape[axis]) * step, y, i);
   });
   return OkStatus();
 }
@@ -86,7 +83,9 @@ Status InferGatherNd(const OpView& v, std::vector<TensorType>* out) {
   }
   Shape shape(index.begin(), index.end() - 1);
   shape.insert(shape.end(), x.begin() + batch + k, x.end());
-  if (Product(shape) > 0 && Product(x) == 0)
+  // Products may overflow before the result's shape is checked.
+  const auto empty = [](const Shape& s) { return std::find(s.begin(), s.end(), 0) != s.end(); };
+  if (!empty(shape) && empty(x))
     return InvalidArgument("nothing to gather from in {}", ShapeText(x));
   out->push_back(TensorType::Of(v.in[0]->dtype, std::move(shape)));
   return OkStatus();
@@ -118,17 +117,15 @@ Status ReferenceGatherNd(const OpView& v, Inputs in, Outputs out, bool want_err)
   const int64_t rest = Product(x.shape, batch + static_cast<size_t>(k));
   const int64_t batch_size = Product(x.shape, batch);
   const int64_t per_batch = Product(index.shape, batch, index.shape.size() - 1);
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.resize(y.value.size());
+  PrepareCopy(x, y, want_err);
   for (int64_t p = 0; p < index.size() / k; ++p) {
     int64_t from = 0;
     for (int64_t j = 0; j < k; ++j) {
       const int64_t extent = x.shape[batch + static_cast<size_t>(j)];
-      from = from * extent + ClampedValue(index.value[p * k + j], extent);
+      from = from * extent + ClampedValue(index, p * k + j, extent);
     }
     from = from * rest + p / per_batch * batch_size;
-    std::copy_n(x.value.begin() + from, rest, y.value.begin() + p * rest);
-    if (err) std::copy_n(x.err.begin() + from, rest, y.err.begin() + p * rest);
+    for (int64_t i = 0; i < rest; ++i) CopyElement(x, from + i, y, p * rest + i);
   }
   return OkStatus();
 }

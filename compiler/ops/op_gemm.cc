@@ -126,7 +126,7 @@ Status ReferenceGemm(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor a = s.ta ? Transposed(*in[0]) : *in[0], b = s.tb ? Transposed(*in[1]) : *in[1];
   const auto terms = static_cast<double>(s.k);
   Bilinear(a, b, terms, y, want_err,
-           [&](const double* p, const double* q, double* r) { MatMulAdd(s.m, s.n, s.k, p, q, r); });
+           [&](const auto* p, const auto* q, auto* r) { MatMulAdd(s.m, s.n, s.k, p, q, r); });
   const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta"),
                unit = Roundoff(y.dtype);
   for (double& d : y.value) d *= alpha;
@@ -165,7 +165,7 @@ const OpRecord& OpGemm() {
     r.reference = ReferenceGemm;
     r.flops = [](const OpView& v) {
       const int64_t k = v.in[0]->shape[v.attrs->Int("transA") != 0 ? 0 : 1];
-      return v.out[0]->num_elements() * (2 * k + (v.in.size() > 2 ? 1 : 0));
+      return graph::FlopsProduct({v.out[0]->num_elements(), 2 * k + (v.in.size() > 2 ? 1 : 0)});
     };
     r.range = [](const OpView& v, int input) {
       const int64_t k = v.in[0]->shape[v.attrs->Int("transA") != 0 ? 0 : 1];

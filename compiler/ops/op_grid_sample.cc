@@ -12,7 +12,6 @@ namespace {
 enum class GridMode { kLinear, kNearest, kCubic };
 enum class GridPadding { kZeros, kBorder, kReflection };
 constexpr double kGridCubic = -0.75;
-constexpr int64_t kMaxGridPoints = int64_t{1} << 26;  // computed one by one at import
 
 struct GridSpec {
   GridMode mode = GridMode::kLinear;
@@ -302,8 +301,9 @@ Status ImportAffineGrid(ImportContext& c) {
   result.push_back(axes);
   WHET_RETURN_IF_ERROR(graph::CheckShape(theta.dtype, result));
   const int64_t points = Product(extents);
-  if (points > kMaxGridPoints)
-    return ResourceExhausted("{} positions exceed the limit of {}", points, kMaxGridPoints);
+  if (points > kMaxConstant / (axes + 1))
+    return ResourceExhausted("{} positions exceed the limit of {}", points,
+                             kMaxConstant / (axes + 1));
   std::vector<double> base;
   Shape index(extents.size(), 0);
   for (int64_t p = 0; p < points; ++p) {

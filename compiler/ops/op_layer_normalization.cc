@@ -11,12 +11,6 @@
 namespace whet::ops {
 namespace {
 
-std::vector<int64_t> NormalizedAxes(int64_t first, int64_t rank) {
-  std::vector<int64_t> axes;
-  for (int64_t a = first; a < rank; ++a) axes.push_back(a);
-  return axes;
-}
-
 // Outputs 1 and 2, the mean and the reciprocal deviation, are nodes of their own, in f32 where the
 // input is half precision.
 Status ImportNormalization(ImportContext& c, bool centered) {
@@ -27,7 +21,7 @@ Status ImportNormalization(ImportContext& c, bool centered) {
   if (stash != 1) return Unimplemented("stash_type {} is not supported; 1 (f32) is", stash);
   const int64_t rank = c.type(0).rank();
   WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, rank));
-  const std::vector<int64_t> axes = NormalizedAxes(axis, rank);
+  const std::vector<int64_t> axes = AxesFrom(axis, rank);
   Emitter e(c);
   const DType t = c.type(0).dtype;
   std::vector<ValueId> in = {c.inputs[0], e.Cast(c.inputs[1], t)};

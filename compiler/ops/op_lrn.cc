@@ -103,7 +103,7 @@ const OpRecord& OpLRN() {
     r.te = TeLrn;
     r.reference = ReferenceLrn;
     r.flops = [](const OpView& v) {
-      return v.out[0]->num_elements() * (2 * v.attrs->Int("size") + 20);
+      return graph::FlopsProduct({v.out[0]->num_elements(), 2 * v.attrs->Int("size") + 20});
     };
     return r;
   }();

@@ -91,8 +91,7 @@ StatusOr<std::vector<Buffer>> TeMatMul(const OpView& v, const std::vector<Buffer
       MatMulSum(v, in[0], in[1], b, [](const Expr& p, const Expr& q) { return p * q; })};
 }
 
-void ReferenceProduct(const RefTensor& p, const RefTensor& q, double terms, RefTensor& out,
-                      bool want_err) {
+void ReferenceProduct(const RefTensor& p, const RefTensor& q, RefTensor& out, bool want_err) {
   const Shape& y = out.shape;
   const int64_t m = y[y.size() - 2], n = y.back(), k = p.shape.back();
   const Shape batch = Batch(y);
@@ -103,15 +102,14 @@ void ReferenceProduct(const RefTensor& p, const RefTensor& q, double terms, RefT
   };
   offsets(p.shape, m * k, &from_a);
   offsets(q.shape, k * n, &from_b);
-  Bilinear(p, q, terms, out, want_err, [&](const double* a, const double* b, double* c) {
+  Bilinear(p, q, static_cast<double>(k), out, want_err, [&](const auto* a, const auto* b, auto* c) {
     for (size_t i = 0; i < from_a.size(); ++i)
       MatMulAdd(m, n, k, a + from_a[i], b + from_b[i], c + static_cast<int64_t>(i) * m * n);
   });
-  if (!IsFloat(out.dtype)) WrapAll(out);
 }
 
 Status ReferenceMatMul(const OpView& v, Inputs in, Outputs out, bool want_err) {
-  ReferenceProduct(*in[0], *in[1], static_cast<double>(in[0]->shape.back()), out[0], want_err);
+  ReferenceProduct(*in[0], *in[1], out[0], want_err);
   return OkStatus();
 }
 
@@ -129,7 +127,9 @@ const OpRecord& OpMatMul() {
     r.infer = InferMatMul;
     r.te = TeMatMul;
     r.reference = ReferenceMatMul;
-    r.flops = [](const OpView& v) { return 2 * v.out[0]->num_elements() * v.in[0]->shape.back(); };
+    r.flops = [](const OpView& v) {
+      return graph::FlopsProduct({2, v.out[0]->num_elements(), v.in[0]->shape.back()});
+    };
     r.range = [](const OpView& v, int input) {
       if (IsUnsigned(v.in[0]->dtype)) return graph::InputRange{0, 16};
       if (!IsFloat(v.in[0]->dtype)) return graph::InputRange{-8, 8};
@@ -147,37 +147,6 @@ const OpRecord& OpMatMul() {
 // ---- integers
 
 namespace {
-
-// A scale or zero point as it broadcasts to the operand: one element, one per row of the left
-// operand ("along" is the dimension from the end: 2) or per column of the right one (1). A vector,
-// or a tensor of the operand's rank.
-StatusOr<ValueId> PerLine(ImportContext& c, ValueId v, const Shape& operand, size_t along,
-                          std::string_view what) {
-  const Shape shape = c.builder.type(v).shape;
-  if (Product(shape) == 1) return Reshaped(c, v, {});
-  if (shape.size() == operand.size() && operand.size() >= 2) return v;
-  if (shape.size() != 1 || operand.size() < 2 || shape[0] != operand[operand.size() - along])
-    return InvalidArgument("{} {} of an operand {}", what, ShapeText(shape), ShapeText(operand));
-  return along == 2 ? Reshaped(c, v, {shape[0], 1}) : v;
-}
-
-StatusOr<ValueId> EmitMatMulInteger(ImportContext& c, ValueId p, ValueId q, ValueId p_zero,
-                                    ValueId q_zero) {
-  graph::GraphBuilder& b = c.builder;
-  std::vector<ValueId> in = {p, q};
-  if (p_zero == graph::kNoValue && q_zero != graph::kNoValue)
-    p_zero = b.Constant("zero_point",
-                        graph::Constant::OfDoubles(b.type(p).dtype, {}, std::vector<double>{0}));
-  if (p_zero != graph::kNoValue) {
-    WHET_ASSIGN_OR_RETURN(p_zero, PerLine(c, p_zero, b.type(p).shape, 2, "zero point"));
-    in.push_back(p_zero);
-  }
-  if (q_zero != graph::kNoValue) {
-    WHET_ASSIGN_OR_RETURN(q_zero, PerLine(c, q_zero, b.type(q).shape, 1, "zero point"));
-    in.push_back(q_zero);
-  }
-  return b.Emit("MatMulInteger", std::move(in));
-}
 
 Status ImportMatMulInteger(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 4));
@@ -226,7 +195,7 @@ const OpRecord& OpMatMulInteger() {
       return std::vector<Buffer>{MatMulSum(v, p, q, b, IntegerProduct)};
     };
     r.reference = [](const OpView& v, Inputs in, Outputs out, bool want_err) -> Status {
-      ReferenceProduct(Centered(in, 0), Centered(in, 1), 0, out[0], want_err);
+      ReferenceProduct(Centered(in, 0), Centered(in, 1), out[0], want_err);
       return OkStatus();
     };
     r.range = IntegerRange;

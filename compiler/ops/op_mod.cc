@@ -11,7 +11,8 @@ Expr WithSignOfDividend(const Expr& m, const Expr& a, const Expr& b) {
   return expr::Select(expr::And(expr::Not(expr::Eq(m, zero)), differ), m - b, m);
 }
 
-// The C library's fmod, computed in f64: exact for an f32 whose quotient is below 2^29.
+// The C library's fmod, computed in f64: exact for an f32 whose quotient is below 2^29. Beyond,
+// the product with the quotient is rounded.
 Expr FloatMod(const Expr& a0, const Expr& b0) {
   const DType t = DType::kF64;
   auto abs = [](const Expr& x) { return expr::Call(expr::Intrinsic::kAbs, x); };
@@ -29,37 +30,41 @@ Expr FloatMod(const Expr& a0, const Expr& b0) {
 // fmod=0: integers, the sign of the divisor; fmod=1: the sign of the dividend. Integers modulo 0
 // are 0.
 const OpRecord& OpMod() {
-  static const OpRecord op = Binary({
-      .name = "Mod",
-      .types = Numbers(),
-      .attrs = {{"fmod", AttrType::kInt, AttrValue(int64_t{0})}},
-      .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
-        if (IsFloat(a->dtype)) return FloatMod(a, b);
-        const Expr m = expr::FloorMod(a, b);
-        return v.attrs->Int("fmod") != 0 ? WithSignOfDividend(m, a, b) : m;
-      },
-      .value = [](const OpView& v, double a, double b) -> double {
-        if (IsFloat(v.out[0]->dtype)) return std::fmod(a, b);
-        if (b == 0) return 0;
-        const double m = std::fmod(a, b);
-        return v.attrs->Int("fmod") == 0 && m != 0 && (m < 0) != (b < 0) ? m + b : m;
-      },
-      .err = [](double a, double ea, double b, double eb, double y) -> double {
-        const double own = std::fabs(a) * 0x1.0p-28;
-        return std::isfinite(own) && b != 0 ? own + ea + std::fabs(a / b) * eb : 0;
-      },
-      .ulp = 1,
-      .range =
-          [](const OpView& v, int input) {
-            return input == 1 ? graph::InputRange{1, 8} : graph::InputRange{0, 100};
-          },
-      .check = [](const OpView& v) -> Status {
-        if (IsFloat(v.in[0]->dtype) && v.attrs->Int("fmod") == 0)
-          return InvalidArgument("fmod=0 is for integers; {} needs fmod=1",
-                                 ToString(v.in[0]->dtype));
-        return OkStatus();
-      },
-  });
+  static const OpRecord op = [] {
+    OpRecord r = Binary({
+        .name = "Mod",
+        .types = Numbers(),
+        .attrs = {{"fmod", AttrType::kInt, AttrValue(int64_t{0})}},
+        .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr {
+          if (IsFloat(a->dtype)) return FloatMod(a, b);
+          const Expr m = expr::FloorMod(a, b);
+          return v.attrs->Int("fmod") != 0 ? WithSignOfDividend(m, a, b) : m;
+        },
+        .value = [](const OpView& v, double a, double b) -> double {
+          if (IsFloat(v.out[0]->dtype)) return std::fmod(a, b);
+          if (b == 0) return 0;
+          const double m = std::fmod(a, b);
+          return v.attrs->Int("fmod") == 0 && m != 0 && (m < 0) != (b < 0) ? m + b : m;
+        },
+        .err = [](double a, double ea, double b, double eb, double y) -> double {
+          const double own = std::fabs(a) * 0x1.0p-28;
+          return std::isfinite(own) && b != 0 ? own + ea + std::fabs(a / b) * eb : 0;
+        },
+        .ulp = 1,
+        .range =
+            [](const OpView& v, int input) {
+              return input == 1 ? graph::InputRange{1, 8} : graph::InputRange{0, 100};
+            },
+        .check = [](const OpView& v) -> Status {
+          if (IsFloat(v.in[0]->dtype) && v.attrs->Int("fmod") == 0)
+            return InvalidArgument("fmod=0 is for integers; {} needs fmod=1",
+                                   ToString(v.in[0]->dtype));
+          return OkStatus();
+        },
+    });
+    r.note = "fmod of floats: exact while the quotient is below 2^29";
+    return r;
+  }();
   return op;
 }
 

@@ -13,12 +13,6 @@ ValueId PerChannel(Emitter& e, ValueId v, int64_t rank) {
   return e.Reshape(v, shape);
 }
 
-std::vector<int64_t> AxesFrom(int64_t first, int64_t rank) {
-  std::vector<int64_t> axes;
-  for (int64_t a = first; a < rank; ++a) axes.push_back(a);
-  return axes;
-}
-
 Status ImportInstanceNormalization(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(3, 3));
   c.Ignore("consumed_inputs");

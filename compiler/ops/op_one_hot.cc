@@ -6,17 +6,14 @@
 namespace whet::ops {
 namespace {
 
-// Far above what models ask for; constants are filled in memory.
-constexpr int64_t kMaxEye = int64_t{1} << 26;
-
 // where(index == position, on, off); an index outside of [-depth, depth) is off everywhere.
 Status ImportOneHot(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(3, 3));
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.TakeInt("axis", -1));
   WHET_ASSIGN_OR_RETURN(std::vector<double> depths, c.ConstFloats(1, "depth"));
   if (depths.size() != 1) return InvalidArgument("depth has {} elements, not 1", depths.size());
-  if (!(depths[0] >= 1 && depths[0] <= 0x1.0p26))
-    return InvalidArgument("depth {} is outside of 1..2^26", depths[0]);
+  if (!(depths[0] >= 1 && depths[0] <= static_cast<double>(kMaxConstant)))
+    return InvalidArgument("depth {} is outside of 1..2^24", depths[0]);
   const auto depth = static_cast<int64_t>(depths[0]);
   if (c.type(2).shape != Shape{2})
     return InvalidArgument("values are {}, not 2 elements", ShapeText(c.type(2).shape));
@@ -46,8 +43,8 @@ Status ImportEyeLike(ImportContext& c) {
   const Shape shape = c.type(0).shape;
   if (shape.size() != 2) return InvalidArgument("input {} is not a matrix", ShapeText(shape));
   WHET_RETURN_IF_ERROR(graph::CheckShape(t, shape));
-  if (Product(shape) > kMaxEye)
-    return ResourceExhausted("{} has more than 2^26 elements", ShapeText(shape));
+  if (Product(shape) > kMaxConstant)
+    return ResourceExhausted("{} has more than 2^24 elements", ShapeText(shape));
   std::vector<double> values(static_cast<size_t>(Product(shape)), 0);
   for (int64_t row = 0; row < shape[0]; ++row) {
     if (k >= -row && k < shape[1] - row) values[row * shape[1] + row + k] = 1;

@@ -163,15 +163,13 @@ Status ReferenceBorderPad(const OpView& v, Inputs in, Outputs out, bool want_err
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const Shape strides = Strides(x.shape);
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.resize(y.value.size());
+  PrepareCopy(x, y, want_err);
   Shape index(y.shape.size(), 0);
   for (int64_t i = 0; i < y.size(); ++i) {
     int64_t from = 0;
     for (size_t d = 0; d < index.size(); ++d)
       from += BorderIndexValue(v.attrs->Str("mode"), index[d] - pads[d], x.shape[d]) * strides[d];
-    y.value[i] = x.value[from];
-    if (err) y.err[i] = x.err[from];
+    CopyElement(x, from, y, i);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < y.shape[d]) break;
       index[d] = 0;
@@ -207,12 +205,9 @@ Status ReferencePad(const OpView& v, Inputs in, Outputs out, bool want_err) {
   for (size_t d = 0; d < strides.size(); ++d) offset += pads[d] * strides[d];
   const double fill = graph::RoundTo(y.dtype, v.attrs->Float("value"));
   std::fill(y.value.begin(), y.value.end(), fill);
-  const bool err = want_err && !in[0]->err.empty();
-  if (err) y.err.resize(y.value.size());
-  ForEachStrided(in[0]->shape, strides, offset, [&](int64_t i, int64_t to) {
-    y.value[to] = in[0]->value[i];
-    if (err) y.err[to] = in[0]->err[i];
-  });
+  PrepareCopy(*in[0], y, want_err);
+  ForEachStrided(in[0]->shape, strides, offset,
+                 [&](int64_t i, int64_t to) { CopyElement(*in[0], i, y, to); });
   return OkStatus();
 }
 

@@ -7,24 +7,45 @@ namespace {
 
 bool IsInteger(DType t) { return !IsFloat(t) && t != DType::kBool; }
 
-// Integers to the power of floats: by squaring where the exponent is a whole number, so that the
-// result is exact, else what the f64 function gives, towards zero.
-Status ImportPowOfInteger(ImportContext& c) {
-  const Attrs to_base{{"to", std::string(ToString(c.type(0).dtype))}};
-  const Attrs to_f64{{"to", "f64"}};
-  const ValueId exponent = c.inputs[1];
-  bool whole = false;
+StatusOr<ValueId> PowCast(ImportContext& c, ValueId v, DType to) {
+  if (c.builder.type(v).dtype == to) return v;
+  return c.builder.Emit("Cast", {v}, {{"to", std::string(ToString(to))}});
+}
+
+// In which type an integer is raised: the base's own where it holds all exponents, else one that
+// does, the result of which is cut off like that of any product.
+DType PowerType(const ImportContext& c) {
+  const DType base = c.type(0).dtype, exponent = c.type(1).dtype;
+  if (base == exponent) return base;
   if (c.IsConst(1)) {
+    const std::vector<double> values = c.builder.graph().constant(c.inputs[1])->Doubles();
+    if (std::all_of(values.begin(), values.end(),
+                    [&](double v) { return graph::RoundTo(base, v) == v; }))
+      return base;
+  }
+  return exponent == DType::kU64 ? exponent : DType::kI64;
+}
+
+// By squaring where the exponent is a whole number, so that the result is exact, else what the f64
+// function gives, towards zero.
+Status ImportPowOfInteger(ImportContext& c) {
+  const DType base = c.type(0).dtype, inner = PowerType(c);
+  const ValueId exponent = c.inputs[1];
+  bool whole = !IsFloat(c.type(1).dtype);
+  if (!whole && c.IsConst(1)) {
     const std::vector<double> values = c.builder.graph().constant(exponent)->Doubles();
     whole = std::all_of(values.begin(), values.end(), [](double v) { return v == std::floor(v); });
   }
-  WHET_ASSIGN_OR_RETURN(ValueId cast, c.builder.Emit("Cast", {exponent}, to_base));
-  if (whole) return c.Finish("Pow", {c.inputs[0], cast});
-  WHET_ASSIGN_OR_RETURN(ValueId exact, c.builder.Emit("Pow", {c.inputs[0], cast}));
-  WHET_ASSIGN_OR_RETURN(ValueId a, c.builder.Emit("Cast", {c.inputs[0]}, to_f64));
-  WHET_ASSIGN_OR_RETURN(ValueId b, c.builder.Emit("Cast", {exponent}, to_f64));
+  WHET_ASSIGN_OR_RETURN(ValueId x, PowCast(c, c.inputs[0], inner));
+  WHET_ASSIGN_OR_RETURN(ValueId n, PowCast(c, exponent, inner));
+  WHET_ASSIGN_OR_RETURN(ValueId exact, c.builder.Emit("Pow", {x, n}));
+  WHET_ASSIGN_OR_RETURN(exact, PowCast(c, exact, base));
+  c.outputs = {exact};
+  if (whole) return OkStatus();
+  WHET_ASSIGN_OR_RETURN(ValueId a, PowCast(c, c.inputs[0], DType::kF64));
+  WHET_ASSIGN_OR_RETURN(ValueId b, PowCast(c, exponent, DType::kF64));
   WHET_ASSIGN_OR_RETURN(ValueId power, c.builder.Emit("Pow", {a, b}));
-  WHET_ASSIGN_OR_RETURN(ValueId rounded, c.builder.Emit("Cast", {power}, to_base));
+  WHET_ASSIGN_OR_RETURN(ValueId rounded, PowCast(c, power, base));
   WHET_ASSIGN_OR_RETURN(ValueId floor, c.builder.Emit("Floor", {exponent}));
   WHET_ASSIGN_OR_RETURN(ValueId is_whole, c.builder.Emit("Equal", {floor, exponent}));
   return c.Finish("Where", {is_whole, exact, rounded});
@@ -41,10 +62,9 @@ Status ImportPow(ImportContext& c) {
     if (scalar_like && exponent.AllEqual(0.5)) return c.Finish("Sqrt", {c.inputs[0]});
   }
   // The exponent may have another type than the base since operator set 12.
-  if (IsInteger(c.type(0).dtype) && IsFloat(c.type(1).dtype)) return ImportPowOfInteger(c);
   if (c.type(1).dtype != c.type(0).dtype) {
-    const Attrs to{{"to", std::string(ToString(c.type(0).dtype))}};
-    WHET_ASSIGN_OR_RETURN(c.inputs[1], c.builder.Emit("Cast", {c.inputs[1]}, to));
+    if (IsInteger(c.type(0).dtype)) return ImportPowOfInteger(c);
+    WHET_ASSIGN_OR_RETURN(c.inputs[1], PowCast(c, c.inputs[1], c.type(0).dtype));
   }
   return ImportBinary(c);
 }

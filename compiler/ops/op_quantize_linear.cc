@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/quantized.h"
 
 namespace whet::ops {
 namespace {
@@ -53,8 +53,7 @@ Status ImportQuantize(ImportContext& c) {
   // Without a zero point the result is u8; a dequantization just has nothing to subtract.
   if (!c.Has(2) && quantizes) {
     c.inputs.resize(2);
-    c.inputs.push_back(c.builder.Constant(
-        "zero_point", graph::Constant::OfDoubles(DType::kU8, {}, std::vector<double>{0})));
+    c.inputs.push_back(NoZeroPoint(c, DType::kU8));
   }
   if (!c.Has(2)) c.inputs.resize(2);
   WHET_ASSIGN_OR_RETURN(c.inputs[1], AlongAxis(c, c.inputs[1], x, axis, "scale"));

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "compiler/ops/util.h"
+#include "compiler/ops/lists.h"
 
 namespace whet::ops {
 namespace {
@@ -43,7 +43,7 @@ class Unroller {
     std::vector<ValueId> all, last, last_cell;
     for (int64_t d = 0; d < directions_; ++d) {
       WHET_RETURN_IF_ERROR(Direction(d));
-      WHET_ASSIGN_OR_RETURN(ValueId y, Join(steps_, 0));
+      WHET_ASSIGN_OR_RETURN(ValueId y, Join(b_, steps_, 0, Joined::kConcat));
       WHET_ASSIGN_OR_RETURN(y, To(y, {steps_count_, 1, batch_, hidden_}));
       all.push_back(y);
       for (auto [value, list] : {std::pair{h_, &last}, std::pair{cell_, &last_cell}}) {
@@ -52,15 +52,15 @@ class Unroller {
         list->push_back(value);
       }
     }
-    WHET_ASSIGN_OR_RETURN(ValueId y, Join(all, 1));
-    WHET_ASSIGN_OR_RETURN(ValueId y_h, Join(last, 0));
+    WHET_ASSIGN_OR_RETURN(ValueId y, Join(b_, all, 1, Joined::kConcat));
+    WHET_ASSIGN_OR_RETURN(ValueId y_h, Join(b_, last, 0, Joined::kConcat));
     if (layout_ == 1) {
       WHET_ASSIGN_OR_RETURN(y, Permuted(y, {2, 0, 1, 3}));
       WHET_ASSIGN_OR_RETURN(y_h, Permuted(y_h, {1, 0, 2}));
     }
     c_.outputs = {y, y_h};
     if (kind_ == CellKind::kLstm) {
-      WHET_ASSIGN_OR_RETURN(ValueId y_c, Join(last_cell, 0));
+      WHET_ASSIGN_OR_RETURN(ValueId y_c, Join(b_, last_cell, 0, Joined::kConcat));
       if (layout_ == 1) {
         WHET_ASSIGN_OR_RETURN(y_c, Permuted(y_c, {1, 0, 2}));
       }
@@ -199,19 +199,9 @@ class Unroller {
   StatusOr<ValueId> Permuted(ValueId v, const Shape& perm) {
     return Op("Transpose", {v}, {{"perm", perm}});
   }
-  StatusOr<ValueId> Join(const std::vector<ValueId>& parts, int64_t axis) {
-    if (parts.size() == 1) return parts[0];
-    return Op("Concat", parts, {{"axis", axis}});
-  }
   // Elements [from, from + count) of an axis.
   StatusOr<ValueId> Part(ValueId v, int64_t axis, int64_t from, int64_t count) {
-    Shape sizes = b_.type(v).shape;
-    if (sizes[axis] == count) return v;
-    Shape starts(sizes.size(), 0);
-    const Shape steps(sizes.size(), 1);
-    sizes[axis] = count;
-    starts[axis] = from;
-    return Op("Slice", {v}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
+    return ops::Part(b_, v, axis, from, count, Axis::kKeep);
   }
   // What direction `d` has of an input whose axis `axis` is the directions; that axis removed.
   StatusOr<ValueId> OfDirection(int input, int64_t axis, int64_t d) {
@@ -223,11 +213,6 @@ class Unroller {
   ValueId Number(double v) {
     const double values[] = {v};
     return b_.Constant(c_.op_type + "_const", graph::Constant::OfDoubles(dtype_, {}, values));
-  }
-  ValueId Zeros() {
-    const std::vector<double> values(static_cast<size_t>(batch_ * hidden_), 0.0);
-    return b_.Constant(c_.op_type + "_zeros",
-                       graph::Constant::OfDoubles(dtype_, {batch_, hidden_}, values));
   }
   // a + b, where b may be absent.
   StatusOr<ValueId> Plus(ValueId a, ValueId b) {
@@ -292,7 +277,7 @@ class Unroller {
         WHET_ASSIGN_OR_RETURN(const ValueId w_zr, Part(w_bias, 0, 0, 2 * hidden_));
         WHET_ASSIGN_OR_RETURN(const ValueId w_h, Part(w_bias, 0, 2 * hidden_, hidden_));
         WHET_ASSIGN_OR_RETURN(const ValueId sum_zr, Op("Add", {w_zr, zr}));
-        WHET_ASSIGN_OR_RETURN(sum, Join({sum_zr, w_h}, 0));
+        WHET_ASSIGN_OR_RETURN(sum, Join(b_, {sum_zr, w_h}, 0, Joined::kConcat));
         WHET_ASSIGN_OR_RETURN(r_bias_, Part(r_bias_, 0, 2 * hidden_, hidden_));
       } else {
         WHET_ASSIGN_OR_RETURN(sum, Op("Add", {w_bias, r_bias_}));
@@ -346,7 +331,7 @@ class Unroller {
     const ValueId now =
         b_.Constant(c_.op_type + "_step", graph::Constant::OfDoubles(DType::kI32, {}, values));
     WHET_ASSIGN_OR_RETURN(const ValueId inside, Op("Less", {now, lengths_}));
-    const ValueId zero = Zeros();
+    const ValueId zero = Number(0);
     WHET_ASSIGN_OR_RETURN(steps_[t], Op("Where", {inside, h_, zero}));
     WHET_ASSIGN_OR_RETURN(h_, Op("Where", {inside, h_, h == graph::kNoValue ? zero : h}));
     if (cell_ != graph::kNoValue) {

@@ -11,7 +11,6 @@ namespace {
 constexpr int64_t kMaxTaps = 16;  // in one Interpolate: its sum is written out
 // Positions are computed one by one here, and matrices element by element.
 constexpr int64_t kMaxResizeExtent = int64_t{1} << 22;
-constexpr int64_t kMaxResizeMatrix = int64_t{1} << 26;
 
 struct ResizePlan {
   ResizeMode mode;
@@ -56,9 +55,9 @@ StatusOr<ValueId> NearestPass(ImportContext& c, ValueId v, const ResizePlan& p,
 StatusOr<ValueId> MatrixPass(ImportContext& c, ValueId v, size_t axis, const ResizeTaps& t,
                              const ResizeAxis& a) {
   const DType type = c.builder.type(v).dtype;
-  if (a.in > kMaxResizeMatrix / std::max<int64_t>(a.out, 1))
+  if (a.in > kMaxConstant / std::max<int64_t>(a.out, 1))
     return ResourceExhausted("a matrix of {} x {} exceeds the limit of {} elements", a.in, a.out,
-                             kMaxResizeMatrix);
+                             kMaxConstant);
   std::vector<double> matrix(static_cast<size_t>(a.in * a.out), 0.0);
   for (int64_t o = 0; o < a.out; ++o) {
     for (int64_t k = 0; k < t.taps; ++k) {
@@ -201,7 +200,10 @@ Status SetSizes(ResizePlan& p, const std::vector<int64_t>& axes, const std::vect
   for (int64_t d : axes) {
     ResizeAxis& a = p.axes[d];
     a.scale = policy == "not_larger" ? least : most;
-    a.out = static_cast<int64_t>(std::floor(a.scale * static_cast<double>(a.in) + 0.5));
+    const double out = std::floor(a.scale * static_cast<double>(a.in) + 0.5);
+    if (!(out < 0x1.0p31))
+      return InvalidArgument("sizes {} keeping the aspect ratio of {}", ShapeText(sizes), a.in);
+    a.out = static_cast<int64_t>(out);
   }
   return OkStatus();
 }
@@ -345,14 +347,12 @@ Status ReferenceNearest(const OpView& v, Inputs in, Outputs out, bool want_err) 
       from[d].push_back(std::clamp<int64_t>(k, 0, x.shape[d] - 1) * strides[d]);
     }
   }
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.resize(y.value.size());
+  PrepareCopy(x, y, want_err);
   Shape index(y.shape.size(), 0);
   for (int64_t i = 0; i < y.size(); ++i) {
     int64_t at = 0;
     for (size_t d = 0; d < index.size(); ++d) at += from[d][index[d]];
-    y.value[i] = x.value[at];
-    if (err) y.err[i] = x.err[at];
+    CopyElement(x, at, y, i);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < y.shape[d]) break;
       index[d] = 0;
@@ -437,7 +437,8 @@ Status ReferenceInterpolate(const OpView& v, Inputs in, Outputs out, bool want_e
       }
       const int64_t taps = in[1 + 2 * a]->shape[1], o = index[axes[a]];
       for (int64_t k = 0; k < taps; ++k) {
-        const int64_t p = ClampedValue(in[1 + 2 * a]->value[o * taps + k], x.shape[axes[a]]);
+        const int64_t p =
+            std::clamp<int64_t>(WordAt(*in[1 + 2 * a], o * taps + k), 0, x.shape[axes[a]] - 1);
         sum(a + 1, at + p * strides[axes[a]], w * in[2 + 2 * a]->value[o * taps + k]);
       }
     };

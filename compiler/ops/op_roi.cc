@@ -181,11 +181,12 @@ Status ReferenceRoiAlign(const OpView& v, Inputs in, Outputs out, bool want_err)
       bin[d] = size / static_cast<double>(s.pooled[d]);
       samples[d] = s.grid[d];
       if (s.adaptive)
-        samples[d] = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(bin[d])), 0, s.grid[d]);
+        samples[d] = static_cast<int64_t>(  // of NaN none
+            std::fmin(std::fmax(std::ceil(bin[d]), 0), static_cast<double>(s.grid[d])));
       moved += unit * 8 * (std::fabs(a) + std::fabs(b) + 1) +
                std::fabs(s.scale) * (rois.ErrAt(r * 4 + 1 - d) + rois.ErrAt(r * 4 + 3 - d));
     }
-    const int64_t n = ClampedValue(in[2]->value[r], s.x[0]);
+    const int64_t n = ClampedValue(*in[2], r, s.x[0]);
     const int64_t count = samples[0] * samples[1];
     for (int64_t c = 0; c < s.x[1]; ++c) {
       const int64_t plane = (n * s.x[1] + c) * s.x[2] * s.x[3];
@@ -367,7 +368,8 @@ const OpRecord& OpRoiAlign() {
     r.te = TeRoiAlign;
     r.reference = ReferenceRoiAlign;
     r.flops = [](const OpView& v) {
-      return 12 * v.out[0]->num_elements() * Product(v.attrs->Ints("grid"));
+      return graph::FlopsProduct(
+          {12, v.out[0]->num_elements(), graph::FlopsProduct(v.attrs->Ints("grid"))});
     };
     r.range = RoiRange;
     return r;
@@ -395,7 +397,8 @@ const OpRecord& OpMaxRoiPool() {
     r.te = TeMaxRoiPool;
     r.reference = ReferenceMaxRoiPool;
     r.flops = [](const OpView& v) {
-      return v.out[0]->num_elements() * v.in[0]->shape[2] * v.in[0]->shape[3];
+      const Shape& x = v.in[0]->shape;
+      return graph::FlopsProduct({v.out[0]->num_elements(), x[2], x[3]});
     };
     r.range = RoiRange;
     return r;

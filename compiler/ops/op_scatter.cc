@@ -224,26 +224,45 @@ void ApplyUpdate(ScatterMode c, double u, double u_err, double unit, double* val
   }
 }
 
+// Of integers, modulo the size of their type.
+int64_t UpdatedWord(ScatterMode c, DType t, int64_t a, int64_t u) {
+  const auto p = static_cast<uint64_t>(a), q = static_cast<uint64_t>(u);
+  const bool less = t == DType::kU64 ? q < p : u < a;
+  switch (c) {
+    case ScatterMode::kNone: return u;
+    case ScatterMode::kAdd: return expr::WrapInt(static_cast<int64_t>(p + q), t);
+    case ScatterMode::kMul: return expr::WrapInt(static_cast<int64_t>(p * q), t);
+    case ScatterMode::kMin: return less ? u : a;
+    case ScatterMode::kMax: return less ? a : u;
+  }
+  return a;
+}
+
 Status ReferenceScatter(const OpView& v, Inputs in, Outputs out, bool want_err) {
   WHET_ASSIGN_OR_RETURN(const ScatterShape s, ShapeOfScatter(v));
   const RefTensor &index = *in[1], &updates = *in[2];
   RefTensor& y = out[0];
   const double unit = Roundoff(y.dtype);
   y.value = in[0]->value;
+  y.ints = in[0]->ints;
+  if (!updates.ints.empty()) EnsureWords(y);
   std::vector<double> err(y.value.size(), 0.0), magnitude(y.value.size(), 0.0), count = magnitude;
   if (!in[0]->err.empty()) err = in[0]->err;
   const Shape strides = Strides(s.data);
   auto apply = [&](int64_t to, int64_t from) {
     if (s.combine == ScatterMode::kAdd)
       magnitude[to] += std::fabs(updates.value[from]), ++count[to];
+    const bool integer = !IsFloat(y.dtype);
+    const int64_t word =
+        integer ? UpdatedWord(s.combine, y.dtype, WordAt(y, to), WordAt(updates, from)) : 0;
     ApplyUpdate(s.combine, updates.value[from], updates.ErrAt(from), unit, &y.value[to], &err[to]);
-    y.value[to] = Wrap(y.dtype, y.value[to]);
+    if (integer) SetWord(y, to, word);
   };
   if (s.elements) {
     Shape to = strides;
     to[s.axis] = 0;
     ForEachStrided(s.updates, to, 0, [&](int64_t from, int64_t base) {
-      const int64_t k = IndexValue(index.value[from], s.data[s.axis]);
+      const int64_t k = IndexValue(index, from, s.data[s.axis]);
       if (k >= 0 && k < s.data[s.axis]) apply(base + k * strides[s.axis], from);
     });
   } else {
@@ -253,9 +272,9 @@ Status ReferenceScatter(const OpView& v, Inputs in, Outputs out, bool want_err) 
       int64_t base = 0;
       bool inside = true;
       for (int64_t j = 0; j < k; ++j) {
-        const int64_t at = IndexValue(index.value[p * k + j], s.data[j]);
+        const int64_t at = IndexValue(index, p * k + j, s.data[j]);
         inside = inside && at >= 0 && at < s.data[j];
-        base += at * strides[j];
+        if (inside) base += at * strides[j];
       }
       for (int64_t i = 0; inside && i < slice; ++i) apply(base + i, p * slice + i);
     }
@@ -288,9 +307,11 @@ OpRecord Scattering(const std::string& name) {
   r.flops = [](const OpView& v) -> int64_t {
     auto s = ShapeOfScatter(v);
     if (!s.ok()) return 0;
-    return (s->combine == ScatterMode::kNone ? Product(s->Places()) : Product(s->data)) *
-           Product(s->Searched());
+    return graph::FlopsProduct(
+        {s->combine == ScatterMode::kNone ? Product(s->Places()) : Product(s->data),
+         Product(s->Searched())});
   };
+  r.reference_flops = [](const OpView&) { return int64_t{0}; };  // one visit of each element
   return r;
 }
 

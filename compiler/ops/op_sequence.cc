@@ -8,8 +8,15 @@ namespace {
 
 constexpr size_t kMaxItems = 65536;
 
-ValueId AddSequence(ImportContext& c, std::vector<ValueId> items) {
-  return c.lists->Add({.optional = false, .items = std::move(items)});
+// Appends a list to the outputs.
+Status OutputList(ImportContext& c, graph::ImportList list) {
+  WHET_ASSIGN_OR_RETURN(const ValueId v, c.lists->Add(std::move(list)));
+  c.outputs.push_back(v);
+  return OkStatus();
+}
+
+Status OutputSequence(ImportContext& c, std::vector<ValueId> items) {
+  return OutputList(c, {.optional = false, .items = std::move(items)});
 }
 
 Status NeedLists(const ImportContext& c) {
@@ -33,8 +40,7 @@ Status ImportSequenceEmpty(ImportContext& c) {
   WHET_RETURN_IF_ERROR(NeedLists(c));
   WHET_RETURN_IF_ERROR(c.NeedInputs(0, 0));
   c.Ignore("dtype");
-  c.outputs = {AddSequence(c, {})};
-  return OkStatus();
+  return OutputSequence(c, {});
 }
 
 Status ImportSequenceConstruct(ImportContext& c) {
@@ -44,8 +50,7 @@ Status ImportSequenceConstruct(ImportContext& c) {
     WHET_RETURN_IF_ERROR(NeedTensor(c, i));
   }
   WHET_RETURN_IF_ERROR(c.NeedInputs(1));
-  c.outputs = {AddSequence(c, c.inputs)};
-  return OkStatus();
+  return OutputSequence(c, c.inputs);
 }
 
 Status ImportSequenceInsert(ImportContext& c) {
@@ -58,8 +63,7 @@ Status ImportSequenceInsert(ImportContext& c) {
   if (at < 0 || at > count) return InvalidArgument("position {} is outside of {} items", at, count);
   if (items.size() >= kMaxItems) return ResourceExhausted("more than {} items", kMaxItems);
   items.insert(items.begin() + at, c.inputs[1]);
-  c.outputs = {AddSequence(c, std::move(items))};
-  return OkStatus();
+  return OutputSequence(c, std::move(items));
 }
 
 // The sequence and a position in it, which may be left out where `last` is allowed.
@@ -87,8 +91,7 @@ Status ImportSequenceErase(ImportContext& c) {
   int64_t at = 0;
   WHET_RETURN_IF_ERROR(SequenceAndPosition(c, true, &items, &at));
   items.erase(items.begin() + at);
-  c.outputs = {AddSequence(c, std::move(items))};
-  return OkStatus();
+  return OutputSequence(c, std::move(items));
 }
 
 Status ImportSequenceLength(ImportContext& c) {
@@ -142,8 +145,7 @@ Status ImportSplitToSequence(ImportContext& c) {
     items.push_back(v);
     at += size;
   }
-  c.outputs = {AddSequence(c, std::move(items))};
-  return OkStatus();
+  return OutputSequence(c, std::move(items));
 }
 
 Status ImportConcatFromSequence(ImportContext& c) {
@@ -152,9 +154,6 @@ Status ImportConcatFromSequence(ImportContext& c) {
   WHET_ASSIGN_OR_RETURN(const int64_t axis, c.TakeInt("axis", 0));
   WHET_ASSIGN_OR_RETURN(const int64_t stack, c.TakeInt("new_axis", 0));
   WHET_ASSIGN_OR_RETURN(std::vector<ValueId> items, c.Sequence(0));
-  for (ValueId v : items) {
-    if (c.lists->Find(v) != nullptr) return InvalidArgument("an item is not a tensor");
-  }
   WHET_ASSIGN_OR_RETURN(ValueId v, Join(c.builder, std::move(items), axis,
                                         stack != 0 ? Joined::kStack : Joined::kConcat));
   c.outputs = {v};
@@ -183,7 +182,7 @@ Status ImportSequenceMap(ImportContext& c) {
     WHET_ASSIGN_OR_RETURN(const std::vector<ValueId> out, body->Inline(std::move(in)));
     for (size_t k = 0; k < out.size(); ++k) results[k].push_back(out[k]);
   }
-  for (std::vector<ValueId>& r : results) c.outputs.push_back(AddSequence(c, std::move(r)));
+  for (std::vector<ValueId>& r : results) WHET_RETURN_IF_ERROR(OutputSequence(c, std::move(r)));
   return OkStatus();
 }
 
@@ -191,8 +190,10 @@ Status ImportOptional(ImportContext& c) {
   WHET_RETURN_IF_ERROR(NeedLists(c));
   WHET_RETURN_IF_ERROR(c.NeedInputs(0, 1));
   c.Ignore("type");
-  c.outputs = {c.lists->Add({.optional = true, .items = c.inputs})};
-  return OkStatus();
+  // One within the other means nothing to a model, and a chain of them has no bound.
+  if (const graph::ImportList* inner = c.List(0); inner != nullptr && inner->optional)
+    return InvalidArgument("input 0 is an optional itself");
+  return OutputList(c, {.optional = true, .items = c.inputs});
 }
 
 Status ImportOptionalHasElement(ImportContext& c) {

@@ -24,13 +24,11 @@ Status ImportTile(ImportContext& c) {
   std::vector<int64_t> repeats;
   if (c.opset < 6) {  // tiles along one axis
     WHET_RETURN_IF_ERROR(c.NeedInputs(3, 3));
-    WHET_ASSIGN_OR_RETURN(std::vector<int64_t> tiles, c.ConstInts(1, "tiles"));
-    WHET_ASSIGN_OR_RETURN(std::vector<int64_t> axis, c.ConstInts(2, "axis"));
-    if (tiles.size() != 1 || axis.size() != 1)
-      return InvalidArgument("tiles and axis must have one element each");
-    WHET_ASSIGN_OR_RETURN(int64_t at, NormalizeAxis(axis[0], c.type(0).rank()));
+    WHET_ASSIGN_OR_RETURN(int64_t tiles, c.ConstInt(1, "tiles"));
+    WHET_ASSIGN_OR_RETURN(int64_t axis, c.ConstInt(2, "axis"));
+    WHET_ASSIGN_OR_RETURN(axis, NormalizeAxis(axis, c.type(0).rank()));
     repeats.assign(in.size(), 1);
-    repeats[at] = tiles[0];
+    repeats[axis] = tiles;
   } else {
     WHET_ASSIGN_OR_RETURN(repeats, c.ConstInts(1, "repeats"));
   }
@@ -128,8 +126,7 @@ Status ReferenceDepthToSpace(const OpView& v, Inputs in, Outputs out, bool want_
   WHET_ASSIGN_OR_RETURN(const Unfold u, ShapeOfUnfold(v));
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.resize(y.value.size());
+  PrepareCopy(x, y, want_err);
   const int64_t per = u.channels / u.groups;
   int64_t to = 0;
   for (int64_t n = 0; n < u.n; ++n)
@@ -140,8 +137,7 @@ Status ReferenceDepthToSpace(const OpView& v, Inputs in, Outputs out, bool want_
           const int64_t channel = (c / per * u.bh * u.bw + phase) * per + c % per;
           const int64_t from =
               ((n * x.shape[1] + channel) * x.shape[2] + h / u.bh) * x.shape[3] + w / u.bw;
-          y.value[to] = x.value[from];
-          if (err) y.err[to] = x.err[from];
+          CopyElement(x, from, y, to);
         }
   return OkStatus();
 }

@@ -16,9 +16,7 @@ Status ImportTopK(ImportContext& c) {
   c.Ignore("sorted");  // the order of an unsorted result is not defined: sorted is one
   int64_t k = 0;
   if (c.opset >= 10) {
-    WHET_ASSIGN_OR_RETURN(std::vector<int64_t> given, c.ConstInts(1, "k"));
-    if (given.size() != 1) return InvalidArgument("k has {} elements, not 1", given.size());
-    k = given[0];
+    WHET_ASSIGN_OR_RETURN(k, c.ConstInt(1, "k"));
   } else {
     if (!c.HasAttr("k")) return InvalidArgument("attribute 'k' is missing");
     WHET_ASSIGN_OR_RETURN(k, c.TakeInt("k", 0));
@@ -95,21 +93,24 @@ Status ReferenceTopK(const OpView& v, Inputs in, Outputs out, bool want_err) {
   if (err) {
     for (RefTensor& o : out) o.err.assign(o.value.size(), 0);
   }
-  auto above = [](double a, double b) { return a > b || (std::isnan(a) && !std::isnan(b)); };
+  if (!x.ints.empty()) EnsureWords(out[0]);
+  auto above = [&](int64_t a, int64_t b) {
+    return LessAt(x, b, a) || (std::isnan(x.value[a]) && !std::isnan(x.value[b]));
+  };
   std::vector<int64_t> order(static_cast<size_t>(n));
   for (int64_t row = 0; k > 0 && row < out[0].size() / k; ++row) {
     const int64_t base = row / inner * n * inner + row % inner,
                   to = row / inner * k * inner + row % inner;
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) {
-      const double a = x.value[base + p * inner], c = x.value[base + q * inner];
+      const int64_t a = base + p * inner, c = base + q * inner;
       return largest ? above(a, c) : above(c, a);
     });
     double worst = 0;
     for (int64_t j = 0; err && j < n; ++j) worst = std::max(worst, x.err[base + j * inner]);
     for (int64_t r = 0; r < k; ++r) {
       const int64_t from = base + order[r] * inner;
-      out[0].value[to + r * inner] = x.value[from];
+      CopyElement(x, from, out[0], to + r * inner);
       out[1].value[to + r * inner] = static_cast<double>(order[r]);
       if (worst == 0) continue;
       out[0].err[to + r * inner] = worst;
@@ -143,8 +144,9 @@ const OpRecord& OpTopK() {
     r.te = TeTopK;
     r.reference = ReferenceTopK;
     r.flops = [](const OpView& v) {
-      return v.in[0]->num_elements() * v.in[0]->shape[v.attrs->Int("axis")];
+      return graph::FlopsProduct({v.in[0]->num_elements(), v.in[0]->shape[v.attrs->Int("axis")]});
     };
+    r.reference_flops = [](const OpView& v) { return 32 * v.in[0]->num_elements(); };  // sorts
     return r;
   }();
   return op;

@@ -13,9 +13,8 @@ Status ImportTrilu(ImportContext& c) {
   WHET_ASSIGN_OR_RETURN(int64_t upper, c.TakeInt("upper", 1));
   int64_t k = 0;
   if (c.Has(1)) {
-    WHET_ASSIGN_OR_RETURN(std::vector<int64_t> given, c.ConstInts(1, "k"));
-    if (given.size() != 1) return InvalidArgument("k has {} elements, not 1", given.size());
-    k = std::clamp(given[0], -kFarDiagonal, kFarDiagonal);
+    WHET_ASSIGN_OR_RETURN(k, c.ConstInt(1, "k"));
+    k = std::clamp(k, -kFarDiagonal, kFarDiagonal);
   }
   return c.Finish("Trilu", {c.inputs[0]}, {{"k", k}, {"upper", int64_t{upper != 0}}});
 }
@@ -48,13 +47,11 @@ Status ReferenceTrilu(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const int64_t columns = y.shape.back(), rows = y.shape[y.shape.size() - 2];
-  const bool err = want_err && !x.err.empty();
-  if (err) y.err.assign(y.value.size(), 0);
+  PrepareCopy(x, y, want_err);
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t column = i % columns, diagonal = i / columns % rows + k;
     if (upper ? diagonal > column : diagonal < column) continue;
-    y.value[i] = x.value[i];
-    if (err) y.err[i] = x.err[i];
+    CopyElement(x, i, y, i);
   }
   return OkStatus();
 }

@@ -8,7 +8,6 @@ namespace whet::ops {
 namespace {
 
 constexpr double kWindowPi = 3.14159265358979323846;
-constexpr int64_t kMaxConstant = int64_t{1} << 24;
 
 StatusOr<double> TakeScalar(const ImportContext& c, int i, std::string_view what) {
   WHET_ASSIGN_OR_RETURN(std::vector<double> values, c.ConstFloats(i, what));

@@ -324,7 +324,8 @@ OpRecord Pool(const std::string& name, bool average) {
     return Reference(v, in, out, want_err, average);
   };
   r.flops = [](const OpView& v) {
-    return v.out[0]->num_elements() * Product(v.attrs->Ints("kernel"));
+    return graph::FlopsProduct(
+        {v.out[0]->num_elements(), graph::FlopsProduct(v.attrs->Ints("kernel"))});
   };
   r.is_identity = IsUnitWindow;
   return r;

@@ -37,6 +37,7 @@ RefTensor Centered(Inputs in, size_t input) {
   RefTensor x = *in[input];
   if (in.size() <= input + 2) return x;
   const RefTensor& zero = *in[input + 2];
+  x.dtype = DType::kI32;  // what a difference is
   ForEachStrided(x.shape, BroadcastStrides(zero.shape, x.shape), 0, [&](int64_t i, int64_t at) {
     x.value[i] = Wrap(DType::kI32, x.value[i] - zero.value[at]);
   });
@@ -49,10 +50,6 @@ RefTensor Centered(Inputs in, size_t input) {
 
 Expr IntegerProduct(const Expr& a, const Expr& b) {
   return expr::Cast(DType::kI32, a) * expr::Cast(DType::kI32, b);
-}
-
-void WrapAll(RefTensor& t) {
-  for (double& d : t.value) d = Wrap(t.dtype, d);
 }
 
 graph::InputRange IntegerRange(const OpView& v, int input) {
@@ -85,6 +82,38 @@ StatusOr<ValueId> AsScalar(ImportContext& c, ValueId v, std::string_view what) {
 StatusOr<ValueId> Reshaped(ImportContext& c, ValueId v, Shape shape) {
   if (c.builder.type(v).shape == shape) return v;
   return c.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
+}
+
+ValueId NoZeroPoint(ImportContext& c, DType t) {
+  const double zero[] = {0};
+  return c.builder.Constant("zero_point", graph::Constant::OfDoubles(t, {}, zero));
+}
+
+StatusOr<ValueId> PerLine(ImportContext& c, ValueId v, const Shape& operand, size_t along,
+                          std::string_view what) {
+  const Shape shape = c.builder.type(v).shape;
+  if (Product(shape) == 1) return Reshaped(c, v, {});
+  if (shape.size() == operand.size() && operand.size() >= 2) return v;
+  if (shape.size() != 1 || operand.size() < 2 || shape[0] != operand[operand.size() - along])
+    return InvalidArgument("{} {} of an operand {}", what, ShapeText(shape), ShapeText(operand));
+  return along == 2 ? Reshaped(c, v, {shape[0], 1}) : v;
+}
+
+StatusOr<ValueId> EmitMatMulInteger(ImportContext& c, ValueId p, ValueId q, ValueId p_zero,
+                                    ValueId q_zero) {
+  graph::GraphBuilder& b = c.builder;
+  std::vector<ValueId> in = {p, q};
+  if (p_zero == graph::kNoValue && q_zero != graph::kNoValue)
+    p_zero = NoZeroPoint(c, b.type(p).dtype);
+  if (p_zero != graph::kNoValue) {
+    WHET_ASSIGN_OR_RETURN(p_zero, PerLine(c, p_zero, b.type(p).shape, 2, "zero point"));
+    in.push_back(p_zero);
+  }
+  if (q_zero != graph::kNoValue) {
+    WHET_ASSIGN_OR_RETURN(q_zero, PerLine(c, q_zero, b.type(q).shape, 1, "zero point"));
+    in.push_back(q_zero);
+  }
+  return b.Emit("MatMulInteger", std::move(in));
 }
 
 }  // namespace whet::ops

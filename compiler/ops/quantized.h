@@ -17,7 +17,6 @@ Buffer Centered(const OpView& v, const std::vector<Buffer>& in, size_t input, te
 RefTensor Centered(Inputs in, size_t input);
 // The product of two loads, as i32.
 Expr IntegerProduct(const Expr& a, const Expr& b);
-void WrapAll(RefTensor& t);
 graph::InputRange IntegerRange(const OpView& v, int input);
 
 // multiplier = x_scale * w_scale / y_scale in f32, in this order; then Requantize of `sum` to the
@@ -27,5 +26,15 @@ StatusOr<ValueId> EmitRequantize(ImportContext& c, ValueId sum, ValueId x_scale,
 // A constant or computed operand of one element as a scalar.
 StatusOr<ValueId> AsScalar(ImportContext& c, ValueId v, std::string_view what);
 StatusOr<ValueId> Reshaped(ImportContext& c, ValueId v, Shape shape);
+// Zero, for an operand whose zero point is left out.
+ValueId NoZeroPoint(ImportContext& c, DType t);
+// A scale or zero point as it broadcasts to the operand: one element, one per row of the left
+// operand ("along" is the dimension from the end: 2) or per column of the right one (1). A vector,
+// or a tensor of the operand's rank.
+StatusOr<ValueId> PerLine(ImportContext& c, ValueId v, const Shape& operand, size_t along,
+                          std::string_view what);
+// MatMulInteger of p and q, whose zero points may be absent.
+StatusOr<ValueId> EmitMatMulInteger(ImportContext& c, ValueId p, ValueId q, ValueId p_zero,
+                                    ValueId q_zero);
 
 }  // namespace whet::ops

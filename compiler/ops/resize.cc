@@ -113,7 +113,7 @@ StatusOr<ResizeTaps> TapsOf(const ResizeMode& mode, const ResizeAxis& a) {
     const double below = std::ceil(x) - 1;
     WHET_ASSIGN_OR_RETURN(Kernel k, KernelOf(mode, x - below, a.scale));
     t.taps = static_cast<int64_t>(k.weight.size());
-    if (t.taps > kMaxTaps || t.taps * a.out > (int64_t{1} << 27))
+    if (t.taps > kMaxTaps || t.taps * a.out > kMaxConstant)
       return InvalidArgument("a scale of {} is too small", a.scale);
     double sum = 0;
     for (int64_t j = 0; j < t.taps; ++j) {

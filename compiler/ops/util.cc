@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "compiler/ops/util.h"
 
 #include <fmt/format.h>
@@ -55,6 +53,12 @@ StatusOr<std::vector<int64_t>> NormalizeAxes(std::vector<int64_t> axes, int64_t 
   std::sort(axes.begin(), axes.end());
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end())
     return InvalidArgument("an axis occurs twice");
+  return axes;
+}
+
+std::vector<int64_t> AxesFrom(int64_t first, int64_t rank) {
+  std::vector<int64_t> axes;
+  for (int64_t a = first; a < rank; ++a) axes.push_back(a);
   return axes;
 }
 
@@ -210,39 +214,79 @@ Shape BroadcastStrides(const Shape& from, const Shape& to) {
 
 void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out,
                  bool want_err) {
-  const bool err = want_err && !in.err.empty();
-  if (err) out.err.resize(out.value.size());
-  if (!in.ints.empty()) EnsureWords(out);
-  ForEachStrided(out.shape, strides, offset, [&](int64_t i, int64_t from) {
-    out.value[i] = in.value[from];
-    if (!out.ints.empty()) out.ints[i] = WordAt(in, from);
-    if (err) out.err[i] = in.err[from];
-  });
+  PrepareCopy(in, out, want_err);
+  ForEachStrided(out.shape, strides, offset,
+                 [&](int64_t i, int64_t from) { CopyElement(in, from, out, i); });
+}
+
+void PrepareCopy(const RefTensor& x, RefTensor& y, bool want_err) {
+  if (want_err && !x.err.empty()) y.err.resize(y.value.size());
+  if (!x.ints.empty()) EnsureWords(y);
+}
+
+bool LessAt(const RefTensor& x, int64_t a, int64_t b) {
+  if (x.ints.empty()) return x.value[a] < x.value[b];
+  if (x.dtype == DType::kU64)
+    return static_cast<uint64_t>(x.ints[a]) < static_cast<uint64_t>(x.ints[b]);
+  return x.ints[a] < x.ints[b];
+}
+
+void CopyElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i) {
+  y.value[i] = x.value[from];
+  if (!y.ints.empty()) y.ints[i] = WordAt(x, from);
+  if (!y.err.empty()) y.err[i] = x.ErrAt(from);
 }
 
 // The innermost loop runs along rows of b and c, which the compiler vectorizes; four rows of b at a
 // time keep the traffic of c low.
-void MatMulAdd(int64_t m, int64_t n, int64_t k, const double* a, const double* b, double* c) {
+template <typename T>
+void MatMulAdd(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c) {
   for (int64_t i = 0; i < m; ++i) {
-    double* row = c + i * n;
+    T* row = c + i * n;
     int64_t p = 0;
     for (; p + 4 <= k; p += 4) {
-      const double x0 = a[i * k + p], x1 = a[i * k + p + 1], x2 = a[i * k + p + 2],
-                   x3 = a[i * k + p + 3];
-      const double *b0 = b + p * n, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
+      const T x0 = a[i * k + p], x1 = a[i * k + p + 1], x2 = a[i * k + p + 2],
+              x3 = a[i * k + p + 3];
+      const T *b0 = b + p * n, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
       for (int64_t j = 0; j < n; ++j)
         row[j] += (x0 * b0[j] + x1 * b1[j]) + (x2 * b2[j] + x3 * b3[j]);
     }
     for (; p < k; ++p) {
-      const double x = a[i * k + p];
-      const double* br = b + p * n;
+      const T x = a[i * k + p];
+      const T* br = b + p * n;
       for (int64_t j = 0; j < n; ++j) row[j] += x * br[j];
     }
   }
 }
+template void MatMulAdd(int64_t, int64_t, int64_t, const double*, const double*, double*);
+template void MatMulAdd(int64_t, int64_t, int64_t, const uint64_t*, const uint64_t*, uint64_t*);
 
-void Bilinear(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out, bool want_err,
-              const std::function<void(const double*, const double*, double*)>& f) {
+void WrapSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out,
+              const BilinearFn<uint64_t>& f) {
+  auto largest = [](const RefTensor& t) {
+    double m = 0;
+    for (double v : t.value) m = std::max(m, std::fabs(v));
+    return m;
+  };
+  if (largest(a) * largest(b) * terms < 0x1.0p53) {
+    for (double& d : out.value) d = Wrap(out.dtype, d);
+    return;
+  }
+  auto words = [](const RefTensor& t) {
+    std::vector<uint64_t> w(t.value.size());
+    for (size_t i = 0; i < w.size(); ++i)
+      w[i] = static_cast<uint64_t>(WordAt(t, static_cast<int64_t>(i)));
+    return w;
+  };
+  const std::vector<uint64_t> p = words(a), q = words(b);
+  std::vector<uint64_t> sums(out.value.size());
+  f(p.data(), q.data(), sums.data());
+  for (size_t i = 0; i < sums.size(); ++i)
+    SetWord(out, static_cast<int64_t>(i), expr::WrapInt(static_cast<int64_t>(sums[i]), out.dtype));
+}
+
+void BilinearSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out,
+                  bool want_err, const BilinearFn<double>& f) {
   f(a.value.data(), b.value.data(), out.value.data());
   const double unit = Roundoff(out.dtype);
   if (!want_err || (unit == 0 && a.err.empty() && b.err.empty())) return;

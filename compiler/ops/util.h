@@ -32,6 +32,10 @@ using Shape = std::vector<int64_t>;
 using Inputs = std::span<const RefTensor* const>;
 using Outputs = std::span<RefTensor>;
 
+// Elements of what a record fills in at import, where shapes or attributes say how many: far above
+// what models need, and little memory.
+inline constexpr int64_t kMaxConstant = int64_t{1} << 24;
+
 std::vector<DType> Floats();   // f16, bf16, f32, f64
 std::vector<DType> Numbers();  // floats and integers, without bool
 std::vector<DType> AllTypes();
@@ -43,6 +47,7 @@ StatusOr<Shape> Broadcast(const Shape& a, const Shape& b);
 StatusOr<int64_t> NormalizeAxis(int64_t axis, int64_t rank);
 // Sorted, distinct, non-negative.
 StatusOr<std::vector<int64_t>> NormalizeAxes(std::vector<int64_t> axes, int64_t rank);
+std::vector<int64_t> AxesFrom(int64_t first, int64_t rank);  // first, ..., rank - 1
 std::string ShapeText(const Shape& s);
 int64_t Product(const Shape& s, size_t begin = 0, size_t end = SIZE_MAX);
 Shape Strides(const Shape& s);  // row-major
@@ -84,12 +89,31 @@ Shape BroadcastStrides(const Shape& from, const Shape& to);
 // out[i] = in[offset + strides . index(i)], values and errors; infallible.
 void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out,
                  bool want_err);
-// c[m, n] += a[m, k] * b[k, n], all row-major.
-void MatMulAdd(int64_t m, int64_t n, int64_t k, const double* a, const double* b, double* c);
-// Runs a bilinear function f(a, b, out += a*b) for the value and, with errors wanted, for the bound
-// terms * sum|a*b| + sum(|a| * err(b) + err(a) * |b|).
+// y[i] = x[from], the value in both forms, and the error where y has errors.
+void CopyElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i);
+// x[a] < x[b], exactly.
+bool LessAt(const RefTensor& x, int64_t a, int64_t b);
+// Before the first element is copied: makes room for what `x` has besides values.
+void PrepareCopy(const RefTensor& x, RefTensor& y, bool want_err);
+// c[m, n] += a[m, k] * b[k, n], all row-major; of double and uint64_t.
+template <typename T>
+void MatMulAdd(int64_t m, int64_t n, int64_t k, const T* a, const T* b, T* c);
+template <typename T>
+using BilinearFn = std::function<void(const T* a, const T* b, T* out)>;
+void BilinearSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out,
+                  bool want_err, const BilinearFn<double>& f);
+// Integer results: modulo the size of the type, exactly.
+void WrapSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out,
+              const BilinearFn<uint64_t>& f);
+// Runs a bilinear function f(a, b, out += a*b), of double and of uint64_t, for the value and, with
+// errors wanted, for the bound terms * sum|a*b| + sum(|a| * err(b) + err(a) * |b|). `terms` is the
+// length of a sum.
+template <typename F>
 void Bilinear(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out, bool want_err,
-              const std::function<void(const double* a, const double* b, double* out)>& f);
+              const F& f) {
+  BilinearSums(a, b, terms, out, want_err, f);
+  if (!IsFloat(out.dtype)) WrapSums(a, b, terms, out, f);
+}
 
 // ---- record makers
 // --------------------------------------------------------------------------------------------------

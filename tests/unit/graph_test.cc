@@ -502,5 +502,12 @@ TEST(EvaluateTest, RefusesWrongInputs) {
   EXPECT_EQ(Output(g, {{-1, 2}}), (std::vector<double>{0, 2}));
 }
 
+TEST(CostTest, ProductsOfExtentsSaturate) {
+  constexpr int64_t k = int64_t{1} << 40;
+  EXPECT_EQ(FlopsProduct({2, 3, 7}), 42);
+  EXPECT_EQ(FlopsProduct({k, k, k, k}), kMaxFlops);
+  EXPECT_EQ(FlopsProduct({k, k, 0}), 0);
+}
+
 }  // namespace
 }  // namespace whet::graph

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "compiler/graph/evaluate.h"
@@ -365,6 +366,50 @@ TEST(IndexOpsTest, GridsOfPositions) {
   EXPECT_THAT(Values("MaxRoiPool", 1, {{"pooled_shape", Shape{1, 2}}},
                      {Counting({1, 1, 2, 4}), {{2, 5}, {0, 0, 0, 3, 1, 0, 9, 9, 12, 12}}}),
               ElementsAre(6, 8, 0, 0));
+}
+
+TEST(IndexOpsTest, InfiniteWeightsStayInTheirGroup) {
+  // Groups of four outputs are joined; each output sums its own two inputs.
+  Tensor w{{16, 2, 1, 1}, Doubles(32, 1), true, DType::kF32};
+  w.value[0] = std::numeric_limits<double>::infinity();
+  const Doubles y = Values("Conv", 13, {{"group", int64_t{4}}},
+                           {{{1, 8, 1, 1}, Doubles(8, 1), false, DType::kF32}, w});
+  ASSERT_EQ(y.size(), 16u);
+  EXPECT_TRUE(std::isinf(y[0]));
+  for (size_t i = 1; i < y.size(); ++i) EXPECT_EQ(y[i], 2) << i;
+}
+
+TEST(IndexOpsTest, ConcatCountsAxesOfPartsThatHaveElements) {
+  const Tensor none{{0}, {}, true, DType::kF32}, x = Counting({2, 1});
+  auto r = RunNode("Concat", 13, {{"axis", int64_t{-1}}}, {none, x, x});
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_THAT(r->shape, ElementsAre(2, 2));
+  auto error = [&](const Tensor& first) {
+    return Message(RunNode("Concat", 13, {{"axis", int64_t{0}}}, {first, x}).status());
+  };
+  EXPECT_THAT(error({{0, 1}, {}, true, DType::kI64}), HasSubstr("one element type"));
+  EXPECT_THAT(error({{0, 1, 1}, {}, true, DType::kF32}), HasSubstr("does not concatenate"));
+}
+
+TEST(IndexOpsTest, RefusesWhatAsksForTooMuchMemory) {
+  auto error = [](const std::string& op, Attrs attrs, const std::vector<Tensor>& in) {
+    return Message(RunNode(op, 20, std::move(attrs), in).status());
+  };
+  auto large = [](Shape shape, DType t = DType::kI8) {
+    return Tensor{std::move(shape), {}, false, t};
+  };
+  const Attrs antialias = {{"mode", std::string("cubic")}, {"antialias", int64_t{1}}};
+  EXPECT_THAT(error("Resize", antialias, {large({1 << 23}), kAbsent, kAbsent, Ints({1 << 12})}),
+              HasSubstr("is too small"));
+  const int64_t far = int64_t{1} << 31;
+  EXPECT_THAT(error("Resize", {{"keep_aspect_ratio_policy", std::string("not_smaller")}},
+                    {large({1, far * 64}), kAbsent, kAbsent, Ints({far, 1})}),
+              HasSubstr("keeping the aspect ratio"));
+  EXPECT_THAT(error("GatherND", {},
+                    {large({1, int64_t{1} << 39}), large({int64_t{1} << 36, 1}, DType::kI64)}),
+              HasSubstr("exceed"));
+  EXPECT_THAT(error("EyeLike", {}, {large({4097, 4096})}), HasSubstr("more than 2^24"));
+  EXPECT_THAT(error("DFT", {}, {large({1, 4096, 2}, DType::kF32)}), HasSubstr("more than 2^24"));
 }
 
 TEST(IndexOpsTest, RefusesWhatDependsOnData) {

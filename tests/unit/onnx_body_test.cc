@@ -276,6 +276,40 @@ TEST(ImportSequenceTest, LoopsCarrySequences) {
   ExpectResult(m, {{2}}, {40}, want);
 }
 
+TEST(ImportSequenceTest, ListsThatGrowInALoopAreLimited) {
+  TestModel body;
+  body.Input("i", {}, DType::kI64).Input("go", {}, DType::kBool).Input("list", {});
+  body.Node("SequenceInsert", {"list", "x"}, {"longer"});
+  body.Output("go").Output("longer");
+  TestModel m(13);
+  const double n[] = {6000};
+  m.Input("x", {1}).Constant("n", DType::kI64, {}, n);
+  m.Node("SequenceEmpty", {}, {"empty"}).Int("dtype", 1);
+  m.Node("Loop", {"n", "", "empty"}, {"list"}).Graph("body", body);
+  m.Node("ConcatFromSequence", {"list"}, {"y"}).Int("axis", 0);
+  m.Output("y");
+  EXPECT_THAT(BodyError(m), HasSubstr("sequences hold more than 16777216 items"));
+}
+
+TEST(ImportSequenceTest, ConstantsThatANodeBecomesCountAsWork) {
+  TestModel body;
+  body.Input("i", {}, DType::kI64).Input("go", {}, DType::kBool);
+  body.Input("list", {});
+  body.Node("SplitToSequence", {"c"}, {"parts"}).Int("keepdims", 0);
+  body.Output("go").Output("parts");
+  TestModel m(13);
+  const double n[] = {100};
+  const std::vector<double> c(400, 1);
+  m.Input("x", {1}).Constant("n", DType::kI64, {}, n).Constant("c", DType::kF32, {400}, c);
+  m.Node("SplitToSequence", {"c"}, {"first"}).Int("keepdims", 0);
+  m.Node("Loop", {"n", "", "first"}, {"list"}).Graph("body", body);
+  m.Node("ConcatFromSequence", {"list"}, {"y"}).Int("axis", 0).Int("new_axis", 1);
+  m.Output("y");
+  ImportOptions options;
+  options.max_nodes = 1000;
+  EXPECT_THAT(BodyError(m, options), HasSubstr("more than 1000 nodes"));
+}
+
 TEST(ImportSequenceTest, MapRunsTheBodyPerItem) {
   TestModel body;
   body.Input("item", {2}).Input("more", {2});
@@ -315,6 +349,16 @@ TEST(ImportOptionalTest, OptionalsStandForWhatTheyHold) {
   m.Node("If", {"has"}, {"y"}).Graph("then_branch", yes).Graph("else_branch", no);
   m.Output("y");
   ExpectResult(m, {{1, -2}}, {2}, {-1, 2});
+}
+
+TEST(ImportOptionalTest, OptionalsOfOptionalsAreRefused) {
+  TestModel m(16);
+  m.Input("x", {2});
+  m.Node("Optional", {"x"}, {"maybe"});
+  m.Node("Optional", {"maybe"}, {"twice"});
+  m.Node("OptionalGetElement", {"twice"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(BodyError(m), HasSubstr("input 0 is an optional itself"));
 }
 
 TEST(ImportFunctionTest, FunctionsOfTheModelAreInlined) {

@@ -207,6 +207,60 @@ TEST(ProductTest, GemmOfIntegers) {
   EXPECT_THAT(Outputs(m, {{1, 2, 3, 4}, {1, 0, 0, 1}, {1, 2}})[0], ElementsAre(1, 4, 3, 6));
 }
 
+TEST(PowTest, ExponentsOfOtherTypesAreWhatTheySay) {
+  struct Case {
+    DType base, exponent;
+    double x, n, y;
+  };
+  for (const Case& k : {Case{DType::kI8, DType::kF32, -1, 300, 1},
+                        {DType::kU8, DType::kF32, 2, -1, 0},
+                        {DType::kU8, DType::kF32, 9, 0.5, 3},
+                        {DType::kI8, DType::kI32, 3, 5, -13},  // 243
+                        {DType::kI32, DType::kI64, 0, 4294967296, 0},
+                        {DType::kI32, DType::kI64, -1, 4294967297, -1},
+                        {DType::kI64, DType::kU64, 2, 64, 0},
+                        {DType::kI32, DType::kU8, 3, 4, 81}}) {
+    for (bool constant : {false, true}) {
+      TestModel m(13);
+      m.Input("x", {1}, k.base);
+      if (constant) {
+        m.Constant("n", k.exponent, {1}, Values{k.n});
+      } else {
+        m.Input("n", {1}, k.exponent);
+      }
+      m.Node("Pow", {"x", "n"}, {"y"});
+      m.Output("y");
+      EXPECT_THAT(Outputs(m, {{k.x}, {k.n}})[0], ElementsAre(k.y))
+          << ToString(k.base) << " " << k.x << " ^ " << ToString(k.exponent) << " " << k.n
+          << (constant ? ", a constant" : "");
+    }
+  }
+}
+
+// Lengths that come as data: what stands beyond them is a scalar, however large the state.
+TEST(RecurrentTest, LengthsNeedNoTensorsOfZerosAndNoLongConcat) {
+  constexpr int64_t steps = 40, batch = 5, hidden = 7;
+  TestModel m(14);
+  m.Input("x", {steps, batch, 2}).Input("lengths", {batch}, DType::kI32);
+  m.Weights("w", {1, 4 * hidden, 2}).Weights("r", {1, 4 * hidden, hidden});
+  m.Node("LSTM", {"x", "w", "r", "", "lengths"}, {"y"}).Int("hidden_size", hidden);
+  m.Output("y");
+  auto g = onnx::ImportBytes(m.Serialize());
+  ASSERT_TRUE(g.ok()) << g.status();
+  for (const auto& v : g->values)
+    EXPECT_FALSE(v.constant != nullptr && v.type.shape == (Shape{batch, hidden})) << v.name;
+  for (const auto& n : g->nodes) EXPECT_LE(n.inputs.size(), 16) << n.op->name;
+  Values lengths = {40, 1, 0, 7, 39};
+  const Values y = Outputs(m, {Counting(steps * batch * 2, -1, 0.01), lengths})[0];
+  for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t b = 0; b < batch; ++b) {
+      const double first = y[static_cast<size_t>((t * batch + b) * hidden)];
+      EXPECT_EQ(first == 0, t >= static_cast<int64_t>(lengths[static_cast<size_t>(b)]))
+          << t << " " << b;
+    }
+  }
+}
+
 // Einsum against its definition: every index of every label, multiplied and added up.
 Values EinsumByDefinition(const std::string& result, const std::vector<std::string>& terms,
                           const std::vector<std::vector<int64_t>>& shapes,
@@ -443,6 +497,21 @@ TEST(ContribQuantizedTest, ElementwiseOperatorsDequantizeAndQuantize) {
                               concat.Zero(3), "x", concat.Scale(0.5), concat.Zero(0)})
       .Int("axis", 0);
   EXPECT_THAT(Outputs(concat.model(), {{3, 5}})[0], ElementsAre(1, 5, 4, 6));
+}
+
+TEST(ContribQuantizedTest, SoftmaxIsThatOfTheOperatorSetItNames) {
+  for (int64_t opset : {12, 13}) {
+    ContribModel m;
+    m.Input({1, 2, 2});
+    m.Node("QLinearSoftmax",
+           {"x", m.Scale(1), m.Q(DType::kU8, {}, {0}), m.Scale(0.25), m.Q(DType::kU8, {}, {0})})
+        .Int("opset", opset)
+        .Int("axis", 1);
+    // Before 13 over all that follows the axis.
+    const double share = opset == 12 ? 1 : 2;
+    EXPECT_THAT(Outputs(m.model(), {{5, 5, 5, 5}})[0], ElementsAre(share, share, share, share))
+        << opset;
+  }
 }
 
 TEST(ContribQuantizedTest, PoolsMayHaveChannelsLast) {

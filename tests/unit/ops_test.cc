@@ -110,6 +110,9 @@ TEST(ReferenceTest, KnownAnswers) {
   EXPECT_THAT(Evaluate({"i32[2]", "i32[2]"}, "Div.1(0, 1)", {{-7, 7}, {2, -2}}),
               ElementsAre(-3, -3));
   EXPECT_THAT(Evaluate({"i8[1]", "i8[1]"}, "Add.1(0, 1)", {{127}, {2}}), ElementsAre(-127));
+  EXPECT_THAT(Evaluate({"f32[3]", "i64[2,1]", "f32[2,1]"}, "Interpolate.1(0, 1, 2) {axes=[0]}",
+                       {{5, 6, 7}, {-1, 9}, {1, 1}}),
+              ElementsAre(5, 7));
   EXPECT_THAT(Evaluate({"u8[1]", "u8[1]"}, "Sub.1(0, 1)", {{1}, {2}}), ElementsAre(255));
   EXPECT_THAT(Evaluate({"f32[3]"}, "Round.1(0)", {{0.5, 1.5, -2.5}}), ElementsAre(0, 2, -2));
   EXPECT_THAT(Evaluate({"f32[2]"}, "Cast.1(0) {to=\"i32\"}", {{-2.9, 2.9}}), ElementsAre(-2, 2));
