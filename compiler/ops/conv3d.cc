@@ -32,7 +32,8 @@ class Conv3d {
     depth_ = (in[2] - span) / l_.strides[0] + 1;
     WHET_ASSIGN_OR_RETURN(x, Windows(x, kd));
     WHET_ASSIGN_OR_RETURN(w, c_.builder.Emit("Transpose", {w}, {{"perm", Shape{0, 2, 1, 3, 4}}}));
-    WHET_ASSIGN_OR_RETURN(w, Reshape(w, {weights[0], kd * weights[1], weights[3], weights[4]}));
+    WHET_ASSIGN_OR_RETURN(
+        w, Reshaped(c_.builder, w, {weights[0], kd * weights[1], weights[3], weights[4]}));
     WindowLists plane;
     for (const auto& [to, from] : {std::pair{&plane.kernel, &l_.kernel},
                                    {&plane.strides, &l_.strides},
@@ -42,15 +43,11 @@ class Conv3d {
     WHET_ASSIGN_OR_RETURN(ValueId y,
                           EmitConv2d(c_, x, w, b, WindowAttrs(ToWindow(plane), false), group_));
     const Shape out = c_.builder.type(y).shape;
-    WHET_ASSIGN_OR_RETURN(y, Reshape(y, {in[0], depth_, out[1], out[2], out[3]}));
+    WHET_ASSIGN_OR_RETURN(y, Reshaped(c_.builder, y, {in[0], depth_, out[1], out[2], out[3]}));
     return c_.builder.Emit("Transpose", {y}, {{"perm", Shape{0, 2, 1, 3, 4}}});
   }
 
  private:
-  StatusOr<ValueId> Reshape(ValueId v, Shape shape) {
-    return c_.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
-  }
-
   // (n, g * c, d, h, w) -> (n * depth, g * kd * c, h, w).
   StatusOr<ValueId> Windows(ValueId x, int64_t kd) {
     const Shape in = c_.builder.type(x).shape;
@@ -65,13 +62,13 @@ class Conv3d {
       WHET_ASSIGN_OR_RETURN(
           ValueId v,
           c_.builder.Emit("Slice", {x}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}}));
-      WHET_ASSIGN_OR_RETURN(v, Reshape(v, grouped));
+      WHET_ASSIGN_OR_RETURN(v, Reshaped(c_.builder, v, grouped));
       taps.push_back(v);
     }
     WHET_ASSIGN_OR_RETURN(ValueId v, Join(c_.builder, std::move(taps), 2, Joined::kConcat));
     WHET_ASSIGN_OR_RETURN(
         v, c_.builder.Emit("Transpose", {v}, {{"perm", Shape{0, 4, 1, 2, 3, 5, 6}}}));
-    return Reshape(v, {in[0] * depth_, kd * in[1], in[3], in[4]});
+    return Reshaped(c_.builder, v, {in[0] * depth_, kd * in[1], in[3], in[4]});
   }
 
   ImportContext& c_;

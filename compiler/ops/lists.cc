@@ -7,10 +7,6 @@ namespace {
 
 constexpr size_t kMaxJoined = 16;
 
-StatusOr<ValueId> Reshaped(graph::GraphBuilder& b, ValueId v, const Shape& shape) {
-  return b.Emit("Reshape", {v}, {{"shape", shape}});
-}
-
 }  // namespace
 
 StatusOr<ValueId> Join(graph::GraphBuilder& b, std::vector<ValueId> items, int64_t axis,

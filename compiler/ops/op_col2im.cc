@@ -99,10 +99,9 @@ Status ReferenceCol2Im(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const size_t n = s.image.size();
   const int64_t taps = Product(s.block), columns = s.x[2], area = Product(s.image);
   std::vector<double> magnitude(y.value.size(), 0.0), error(y.value.size(), 0.0);
-  Shape tap(n, 0);
-  for (int64_t k = 0; k < taps; ++k) {
-    Shape place(n, 0);
-    for (int64_t l = 0; l < columns; ++l) {
+  std::vector<uint64_t> words(IsFloat(y.dtype) ? 0 : y.value.size());
+  ForEachIndex(s.block, [&](int64_t k, const Shape& tap) {
+    ForEachIndex(s.counts, [&](int64_t l, const Shape& place) {
       int64_t pixel = 0;
       bool inside = true;
       for (size_t d = 0; d < n; ++d) {
@@ -113,20 +112,14 @@ Status ReferenceCol2Im(const OpView& v, Inputs in, Outputs out, bool want_err) {
       for (int64_t p = 0; inside && p < s.x[0] * s.channels; ++p) {
         const int64_t from = (p * taps + k) * columns + l, to = p * area + pixel;
         y.value[to] += x.value[from];
+        if (!words.empty()) words[to] += static_cast<uint64_t>(WordAt(x, from));
         magnitude[to] += std::fabs(x.value[from]);
         error[to] += x.ErrAt(from);
       }
-      for (size_t d = n; d-- > 0;) {
-        if (++place[d] < s.counts[d]) break;
-        place[d] = 0;
-      }
-    }
-    for (size_t d = n; d-- > 0;) {
-      if (++tap[d] < s.block[d]) break;
-      tap[d] = 0;
-    }
-  }
-  for (double& value : y.value) value = Wrap(y.dtype, value);
+    });
+  });
+  for (size_t i = 0; i < words.size(); ++i)
+    SetWord(y, static_cast<int64_t>(i), expr::WrapInt(static_cast<int64_t>(words[i]), y.dtype));
   const double unit = Roundoff(y.dtype) * static_cast<double>(taps);
   if (!want_err || (unit == 0 && x.err.empty())) return OkStatus();
   for (size_t i = 0; i < error.size(); ++i) error[i] += unit * magnitude[i];

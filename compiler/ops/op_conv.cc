@@ -262,8 +262,8 @@ StatusOr<ValueId> EmitConvInteger(ImportContext& c, std::vector<ValueId> in) {
     const Shape zero = b.type(in[3]).shape;
     if (Product(zero) != 1 && zero != Shape{w[0]})
       return InvalidArgument("zero point {} of weights {}", ShapeText(zero), ShapeText(w));
-    WHET_ASSIGN_OR_RETURN(in[3],
-                          Reshaped(c, in[3], Product(zero) == 1 ? Shape{} : Shape{w[0], 1, 1, 1}));
+    WHET_ASSIGN_OR_RETURN(
+        in[3], Reshaped(c.builder, in[3], Product(zero) == 1 ? Shape{} : Shape{w[0], 1, 1, 1}));
   }
   WHET_ASSIGN_OR_RETURN(in[0], ToTwoAxes(c, in[0]));
   WHET_ASSIGN_OR_RETURN(in[1], ToTwoAxes(c, in[1]));
@@ -292,7 +292,7 @@ Status ImportQLinearConv(ImportContext& c) {
   if (c.Has(8)) {
     if (c.type(8).dtype != DType::kI32 || c.type(8).shape != Shape{channels})
       return InvalidArgument("bias {} for {} output channels", c.type(8).ToString(), channels);
-    WHET_ASSIGN_OR_RETURN(const ValueId bias, Reshaped(c, in[8], per_channel));
+    WHET_ASSIGN_OR_RETURN(const ValueId bias, Reshaped(c.builder, in[8], per_channel));
     WHET_ASSIGN_OR_RETURN(sum, c.builder.Emit("Add", {sum, bias}));
   }
   WHET_ASSIGN_OR_RETURN(const ValueId x_scale, AsScalar(c, in[1], "scale of the input"));
@@ -302,7 +302,7 @@ Status ImportQLinearConv(ImportContext& c) {
   if (Product(c.type(4).shape) == 1) {
     WHET_ASSIGN_OR_RETURN(w_scale, AsScalar(c, w_scale, "scale of the weights"));
   } else if (c.type(4).shape == Shape{channels}) {
-    WHET_ASSIGN_OR_RETURN(w_scale, Reshaped(c, w_scale, per_channel));
+    WHET_ASSIGN_OR_RETURN(w_scale, Reshaped(c.builder, w_scale, per_channel));
   } else {
     return InvalidArgument("scale {} for {} output channels", ShapeText(c.type(4).shape), channels);
   }

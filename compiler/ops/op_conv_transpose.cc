@@ -71,11 +71,13 @@ class TransposedWriter {
     const Shape taps = {(t_.Span(0) + sh - 1) / sh, (t_.Span(1) + sw - 1) / sw};
     WHET_ASSIGN_OR_RETURN(w, Spread(w, {taps[0] * sh, taps[1] * sw}));
     // (g, ic, oc, th, sh, tw, sw), taps backwards -> (g * sh * sw * oc, ic, th, tw).
-    WHET_ASSIGN_OR_RETURN(w, Reshape(w, {g, weights[0] / g, per, taps[0], sh, taps[1], sw}));
+    WHET_ASSIGN_OR_RETURN(
+        w, Reshaped(c_.builder, w, {g, weights[0] / g, per, taps[0], sh, taps[1], sw}));
     WHET_ASSIGN_OR_RETURN(w, Backwards(w, {3, 5}));
     WHET_ASSIGN_OR_RETURN(
         w, c_.builder.Emit("Transpose", {w}, {{"perm", Shape{0, 4, 6, 2, 1, 3, 5}}}));
-    WHET_ASSIGN_OR_RETURN(w, Reshape(w, {g * sh * sw * per, weights[0] / g, taps[0], taps[1]}));
+    WHET_ASSIGN_OR_RETURN(
+        w, Reshaped(c_.builder, w, {g * sh * sw * per, weights[0] / g, taps[0], taps[1]}));
     // Only the phases' positions that the result shows.
     Window window;
     Shape starts;
@@ -89,10 +91,10 @@ class TransposedWriter {
       starts.push_back(pad - first * s);
     }
     if (bias != graph::kNoValue) {
-      WHET_ASSIGN_OR_RETURN(bias, Reshape(bias, {g, 1, per}));
+      WHET_ASSIGN_OR_RETURN(bias, Reshaped(c_.builder, bias, {g, 1, per}));
       WHET_ASSIGN_OR_RETURN(bias,
                             c_.builder.Emit("Expand", {bias}, {{"shape", Shape{g, sh * sw, per}}}));
-      WHET_ASSIGN_OR_RETURN(bias, Reshape(bias, {g * sh * sw * per}));
+      WHET_ASSIGN_OR_RETURN(bias, Reshaped(c_.builder, bias, {g * sh * sw * per}));
     }
     WHET_ASSIGN_OR_RETURN(ValueId y, EmitConv2d(c_, x, w, bias, WindowAttrs(window, false), g));
     if (sh == 1 && sw == 1 && starts == Shape{0, 0} &&
@@ -127,20 +129,18 @@ class TransposedWriter {
     WHET_ASSIGN_OR_RETURN(x, c_.builder.Emit("Pad", {x}, {{"pads", pads}}));
     // (g * ic, oc, ...) -> (g * oc, ic, ...)
     const Shape kernel(weights.begin() + 2, weights.end());
-    WHET_ASSIGN_OR_RETURN(w, Reshape(w, {g, weights[0] / g, per, kernel[0], kernel[1], kernel[2]}));
+    WHET_ASSIGN_OR_RETURN(
+        w, Reshaped(c_.builder, w, {g, weights[0] / g, per, kernel[0], kernel[1], kernel[2]}));
     WHET_ASSIGN_OR_RETURN(w, Backwards(w, {3, 4, 5}));
     WHET_ASSIGN_OR_RETURN(w,
                           c_.builder.Emit("Transpose", {w}, {{"perm", Shape{0, 2, 1, 3, 4, 5}}}));
-    WHET_ASSIGN_OR_RETURN(w,
-                          Reshape(w, {g * per, weights[0] / g, kernel[0], kernel[1], kernel[2]}));
+    WHET_ASSIGN_OR_RETURN(
+        w, Reshaped(c_.builder, w, {g * per, weights[0] / g, kernel[0], kernel[1], kernel[2]}));
     WindowLists plain{kernel, Shape(3, 1), t_.w.dilations, Shape(6, 0), false};
     return EmitConv3d(c_, x, w, bias, plain, g);
   }
 
  private:
-  StatusOr<ValueId> Reshape(ValueId v, Shape shape) {
-    return c_.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
-  }
   StatusOr<ValueId> Crop(ValueId v, Shape starts, Shape sizes) {
     const Shape steps(sizes.size(), 1);
     return c_.builder.Emit("Slice", {v}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
@@ -166,9 +166,9 @@ class TransposedWriter {
     }
     Shape pads(2 * apart.size(), 0);
     for (size_t d = 0; d < step.size(); ++d) pads[apart.size() + 3 + 2 * d] = step[d] - 1;
-    WHET_ASSIGN_OR_RETURN(v, Reshape(v, apart));
+    WHET_ASSIGN_OR_RETURN(v, Reshaped(c_.builder, v, apart));
     WHET_ASSIGN_OR_RETURN(v, c_.builder.Emit("Pad", {v}, {{"pads", pads}}));
-    return Reshape(v, together);
+    return Reshaped(c_.builder, v, together);
   }
   // Weights with their dilation as zeros, extended by zeros to `extents`.
   StatusOr<ValueId> Spread(ValueId w, const Shape& extents) {

@@ -305,8 +305,7 @@ Status ImportAffineGrid(ImportContext& c) {
     return ResourceExhausted("{} positions exceed the limit of {}", points,
                              kMaxConstant / (axes + 1));
   std::vector<double> base;
-  Shape index(extents.size(), 0);
-  for (int64_t p = 0; p < points; ++p) {
+  ForEachIndex(extents, [&](int64_t, const Shape& index) {
     for (size_t d = extents.size(); d-- > 0;) {  // the last axis first
       const auto n = static_cast<double>(extents[d]), i = static_cast<double>(index[d]);
       if (align != 0) {
@@ -316,11 +315,7 @@ Status ImportAffineGrid(ImportContext& c) {
       }
     }
     base.push_back(1);
-    for (size_t d = extents.size(); d-- > 0;) {
-      if (++index[d] < extents[d]) break;
-      index[d] = 0;
-    }
-  }
+  });
   const ValueId positions =
       c.builder.Constant("", graph::Constant::OfDoubles(theta.dtype, {1, points, axes + 1}, base));
   WHET_ASSIGN_OR_RETURN(ValueId turned,

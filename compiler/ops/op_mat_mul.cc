@@ -13,10 +13,10 @@ Status ImportProduct(ImportContext& c, ValueId p, ValueId q,
   const Shape a = c.builder.type(p).shape, b = c.builder.type(q).shape;
   if (a.empty() || b.empty()) return InvalidArgument("a scalar operand");
   if (a.size() == 1) {
-    WHET_ASSIGN_OR_RETURN(p, Reshaped(c, p, {1, a[0]}));
+    WHET_ASSIGN_OR_RETURN(p, Reshaped(c.builder, p, {1, a[0]}));
   }
   if (b.size() == 1) {
-    WHET_ASSIGN_OR_RETURN(q, Reshaped(c, q, {b[0], 1}));
+    WHET_ASSIGN_OR_RETURN(q, Reshaped(c.builder, q, {b[0], 1}));
   }
   WHET_ASSIGN_OR_RETURN(const ValueId y, finish(p, q));
   c.outputs = {y};

@@ -164,17 +164,12 @@ Status ReferenceBorderPad(const OpView& v, Inputs in, Outputs out, bool want_err
   RefTensor& y = out[0];
   const Shape strides = Strides(x.shape);
   PrepareCopy(x, y, want_err);
-  Shape index(y.shape.size(), 0);
-  for (int64_t i = 0; i < y.size(); ++i) {
+  ForEachIndex(y.shape, [&](int64_t i, const Shape& index) {
     int64_t from = 0;
     for (size_t d = 0; d < index.size(); ++d)
       from += BorderIndexValue(v.attrs->Str("mode"), index[d] - pads[d], x.shape[d]) * strides[d];
     CopyElement(x, from, y, i);
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < y.shape[d]) break;
-      index[d] = 0;
-    }
-  }
+  });
   return OkStatus();
 }
 

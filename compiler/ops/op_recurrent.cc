@@ -44,11 +44,11 @@ class Unroller {
     for (int64_t d = 0; d < directions_; ++d) {
       WHET_RETURN_IF_ERROR(Direction(d));
       WHET_ASSIGN_OR_RETURN(ValueId y, Join(b_, steps_, 0, Joined::kConcat));
-      WHET_ASSIGN_OR_RETURN(y, To(y, {steps_count_, 1, batch_, hidden_}));
+      WHET_ASSIGN_OR_RETURN(y, Reshaped(b_, y, {steps_count_, 1, batch_, hidden_}));
       all.push_back(y);
       for (auto [value, list] : {std::pair{h_, &last}, std::pair{cell_, &last_cell}}) {
         if (value == graph::kNoValue) continue;
-        WHET_ASSIGN_OR_RETURN(value, To(value, {1, batch_, hidden_}));
+        WHET_ASSIGN_OR_RETURN(value, Reshaped(b_, value, {1, batch_, hidden_}));
         list->push_back(value);
       }
     }
@@ -182,7 +182,7 @@ class Unroller {
           std::any_of(lengths.begin(), lengths.end(), [&](int64_t n) { return n < steps_count_; });
     }
     if (masked_) {
-      WHET_ASSIGN_OR_RETURN(lengths_, To(c_.inputs[4], {batch_, 1}));
+      WHET_ASSIGN_OR_RETURN(lengths_, Reshaped(b_, c_.inputs[4], {batch_, 1}));
     }
     return OkStatus();
   }
@@ -191,10 +191,6 @@ class Unroller {
 
   StatusOr<ValueId> Op(std::string_view op, std::vector<ValueId> in, Attrs attrs = {}) {
     return b_.Emit(op, std::move(in), std::move(attrs));
-  }
-  StatusOr<ValueId> To(ValueId v, const Shape& shape) {
-    if (b_.type(v).shape == shape) return v;
-    return Op("Reshape", {v}, {{"shape", shape}});
   }
   StatusOr<ValueId> Permuted(ValueId v, const Shape& perm) {
     return Op("Transpose", {v}, {{"perm", perm}});
@@ -208,7 +204,7 @@ class Unroller {
     WHET_ASSIGN_OR_RETURN(const ValueId v, Part(c_.inputs[input], axis, d, 1));
     Shape shape = b_.type(v).shape;
     shape.erase(shape.begin() + axis);
-    return To(v, shape);
+    return Reshaped(b_, v, shape);
   }
   ValueId Number(double v) {
     const double values[] = {v};
@@ -259,7 +255,7 @@ class Unroller {
     if (layout_ == 1) {
       WHET_ASSIGN_OR_RETURN(x, Permuted(x, {1, 0, 2}));
     }
-    WHET_ASSIGN_OR_RETURN(x, To(x, {steps_count_ * batch_, c_.type(0).shape[2]}));
+    WHET_ASSIGN_OR_RETURN(x, Reshaped(b_, x, {steps_count_ * batch_, c_.type(0).shape[2]}));
     WHET_ASSIGN_OR_RETURN(ValueId w, OfDirection(1, 0, d));
     WHET_ASSIGN_OR_RETURN(w, Permuted(w, {1, 0}));
     WHET_ASSIGN_OR_RETURN(r_, OfDirection(2, 0, d));

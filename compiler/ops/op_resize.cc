@@ -348,16 +348,11 @@ Status ReferenceNearest(const OpView& v, Inputs in, Outputs out, bool want_err) 
     }
   }
   PrepareCopy(x, y, want_err);
-  Shape index(y.shape.size(), 0);
-  for (int64_t i = 0; i < y.size(); ++i) {
+  ForEachIndex(y.shape, [&](int64_t i, const Shape& index) {
     int64_t at = 0;
     for (size_t d = 0; d < index.size(); ++d) at += from[d][index[d]];
     CopyElement(x, at, y, i);
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < y.shape[d]) break;
-      index[d] = 0;
-    }
-  }
+  });
   return OkStatus();
 }
 
@@ -425,8 +420,9 @@ Status ReferenceInterpolate(const OpView& v, Inputs in, Outputs out, bool want_e
   const Shape strides = Strides(x.shape);
   Shape outer = strides;
   for (int64_t a : axes) outer[a] = 0;
-  Shape index(y.shape.size(), 0);
-  ForEachStrided(y.shape, outer, 0, [&](int64_t i, int64_t base) {
+  ForEachIndex(y.shape, [&](int64_t i, const Shape& index) {
+    int64_t base = 0;
+    for (size_t d = 0; d < index.size(); ++d) base += index[d] * outer[d];
     double value = 0, magnitude = 0, error = 0;
     const std::function<void(size_t, int64_t, double)> sum = [&](size_t a, int64_t at, double w) {
       if (a == axes.size()) {
@@ -445,10 +441,6 @@ Status ReferenceInterpolate(const OpView& v, Inputs in, Outputs out, bool want_e
     sum(0, base, 1);
     y.value[i] = value;
     if (want_err) y.err[i] = error + unit * magnitude;
-    for (size_t d = index.size(); d-- > 0;) {
-      if (++index[d] < y.shape[d]) break;
-      index[d] = 0;
-    }
   });
   return OkStatus();
 }

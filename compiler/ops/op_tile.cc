@@ -4,18 +4,14 @@
 namespace whet::ops {
 namespace {
 
-StatusOr<ValueId> TileReshape(ImportContext& c, ValueId v, Shape shape) {
-  return c.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
-}
-
 // (outer, extent * inner) -> (outer, repeat, extent * inner): reshapes around one Expand are views.
 StatusOr<ValueId> RepeatAxis(ImportContext& c, ValueId v, size_t axis, int64_t repeat) {
   Shape shape = c.builder.type(v).shape;
   const int64_t outer = Product(shape, 0, axis), inner = Product(shape, axis);
-  WHET_ASSIGN_OR_RETURN(v, TileReshape(c, v, {outer, 1, inner}));
+  WHET_ASSIGN_OR_RETURN(v, Reshaped(c.builder, v, {outer, 1, inner}));
   WHET_ASSIGN_OR_RETURN(v, c.builder.Emit("Expand", {v}, {{"shape", Shape{outer, repeat, inner}}}));
   shape[axis] *= repeat;
-  return TileReshape(c, v, shape);
+  return Reshaped(c.builder, v, shape);
 }
 
 Status ImportTile(ImportContext& c) {
@@ -150,7 +146,8 @@ Status ImportSpaceToDepth(ImportContext& c) {
   if (block < 1 || block > 4096 || x[2] % block != 0 || x[3] % block != 0)
     return InvalidArgument("blocksize {} of {}", block, ShapeText(x));
   const int64_t h = x[2] / block, w = x[3] / block;
-  WHET_ASSIGN_OR_RETURN(ValueId v, TileReshape(c, c.inputs[0], {x[0], x[1], h, block, w, block}));
+  WHET_ASSIGN_OR_RETURN(ValueId v,
+                        Reshaped(c.builder, c.inputs[0], {x[0], x[1], h, block, w, block}));
   WHET_ASSIGN_OR_RETURN(v, c.builder.Emit("Transpose", {v}, {{"perm", Shape{0, 3, 5, 1, 2, 4}}}));
   return c.Finish("Reshape", {v}, {{"shape", Shape{x[0], x[1] * block * block, h, w}}});
 }

@@ -76,12 +76,7 @@ StatusOr<ValueId> AsScalar(ImportContext& c, ValueId v, std::string_view what) {
   if (shape.empty()) return v;
   if (Product(shape) != 1)
     return InvalidArgument("{} {} must have one element", what, ShapeText(shape));
-  return Reshaped(c, v, {});
-}
-
-StatusOr<ValueId> Reshaped(ImportContext& c, ValueId v, Shape shape) {
-  if (c.builder.type(v).shape == shape) return v;
-  return c.builder.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
+  return Reshaped(c.builder, v, {});
 }
 
 ValueId NoZeroPoint(ImportContext& c, DType t) {
@@ -92,11 +87,11 @@ ValueId NoZeroPoint(ImportContext& c, DType t) {
 StatusOr<ValueId> PerLine(ImportContext& c, ValueId v, const Shape& operand, size_t along,
                           std::string_view what) {
   const Shape shape = c.builder.type(v).shape;
-  if (Product(shape) == 1) return Reshaped(c, v, {});
+  if (Product(shape) == 1) return Reshaped(c.builder, v, {});
   if (shape.size() == operand.size() && operand.size() >= 2) return v;
   if (shape.size() != 1 || operand.size() < 2 || shape[0] != operand[operand.size() - along])
     return InvalidArgument("{} {} of an operand {}", what, ShapeText(shape), ShapeText(operand));
-  return along == 2 ? Reshaped(c, v, {shape[0], 1}) : v;
+  return along == 2 ? Reshaped(c.builder, v, {shape[0], 1}) : v;
 }
 
 StatusOr<ValueId> EmitMatMulInteger(ImportContext& c, ValueId p, ValueId q, ValueId p_zero,

@@ -25,7 +25,6 @@ StatusOr<ValueId> EmitRequantize(ImportContext& c, ValueId sum, ValueId x_scale,
                                  ValueId y_scale, ValueId y_zero);
 // A constant or computed operand of one element as a scalar.
 StatusOr<ValueId> AsScalar(ImportContext& c, ValueId v, std::string_view what);
-StatusOr<ValueId> Reshaped(ImportContext& c, ValueId v, Shape shape);
 // Zero, for an operand whose zero point is left out.
 ValueId NoZeroPoint(ImportContext& c, DType t);
 // A scale or zero point as it broadcasts to the operand: one element, one per row of the left

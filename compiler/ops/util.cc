@@ -74,6 +74,11 @@ Shape Strides(const Shape& s) {
   return strides;
 }
 
+StatusOr<ValueId> Reshaped(graph::GraphBuilder& b, ValueId v, Shape shape) {
+  if (b.type(v).shape == shape) return v;
+  return b.Emit("Reshape", {v}, {{"shape", std::move(shape)}});
+}
+
 te::AxisSpec AxesOf(const Shape& shape) {
   static constexpr const char* kImage[] = {"n", "c", "h", "w"};
   te::AxisSpec axes;
@@ -199,6 +204,18 @@ void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset,
       source += strides[d];
       if (++index[d] < shape[d]) break;
       source -= strides[d] * shape[d];
+      index[d] = 0;
+    }
+  }
+}
+
+void ForEachIndex(const Shape& shape, const std::function<void(int64_t, const Shape&)>& f) {
+  const int64_t n = Product(shape);
+  Shape index(shape.size(), 0);
+  for (int64_t i = 0; i < n; ++i) {
+    f(i, index);
+    for (size_t d = shape.size(); d-- > 0;) {
+      if (++index[d] < shape[d]) break;
       index[d] = 0;
     }
   }

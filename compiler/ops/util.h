@@ -52,6 +52,9 @@ std::string ShapeText(const Shape& s);
 int64_t Product(const Shape& s, size_t begin = 0, size_t end = SIZE_MAX);
 Shape Strides(const Shape& s);  // row-major
 
+// `v` with another shape; itself when it has that already.
+StatusOr<ValueId> Reshaped(graph::GraphBuilder& b, ValueId v, Shape shape);
+
 // ---- tensor expressions
 // ---------------------------------------------------------------------------------------------
 // Axes of a stage: n, c, h, w for rank 4, else d0, d1, ...
@@ -84,6 +87,8 @@ void SetWord(RefTensor& t, int64_t i, int64_t v);
 // offset + sum(index[d] * stride[d]).
 void ForEachStrided(const Shape& shape, const Shape& strides, int64_t offset,
                     const std::function<void(int64_t, int64_t)>& f);
+// Calls f(linear, index) for each position of a shape, in order.
+void ForEachIndex(const Shape& shape, const std::function<void(int64_t, const Shape&)>& f);
 // Row-major strides of `from` as seen from a result of `to` it broadcasts into: 0 where it repeats.
 Shape BroadcastStrides(const Shape& from, const Shape& to);
 // out[i] = in[offset + strides . index(i)], values and errors; infallible.

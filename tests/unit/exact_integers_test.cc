@@ -103,6 +103,13 @@ TEST_F(FoldTest, SumsAndProductsOfMatrices) {
 TEST_F(FoldTest, Reductions) {
   const Attrs whole = {{"axes", Ints{0}}, {"keepdims", int64_t{0}}};
   const ValueId x = Words({3}, {kBeyond, kBeyond + 1, 1});
+  EXPECT_EQ(Fold("Col2Im", {Words({1, 2, 2}, {1, kBeyond, 1, 5})},
+                 {{"image", Ints{3}},
+                  {"block", Ints{2}},
+                  {"strides", Ints{1}},
+                  {"dilations", Ints{1}},
+                  {"pads", Ints{0, 0}}}),
+            (Ints{1, kBeyond + 1, 5}));
   EXPECT_EQ(Fold("ReduceSum", {x}, whole), Ints{2 * kBeyond + 2});
   EXPECT_EQ(Fold("ReduceMax", {x}, whole), Ints{kBeyond + 1});
   EXPECT_EQ(Fold("ReduceMin", {Words({2}, {-kBeyond, -kBeyond - 1})}, whole), Ints{-kBeyond - 1});
