@@ -1,10 +1,10 @@
 // Scalar expressions, shared by tensor expressions (te) and loop programs (loop). Nodes are
 // immutable and shared; equality of variables and buffers is identity, of everything else
 // structure. Index arithmetic is i64; division and modulo of integers round towards minus infinity,
-// so that tiling algebra holds. Arithmetic of every integer type wraps around. Division and modulo
-// by 0 give 0; powers with a negative exponent are 1 over the power, towards 0. Shifts fill with
-// zeros (`>>` of a signed type with its sign); by the type's width or more they give what shifting
-// bit by bit would.
+// so that tiling algebra holds. Arithmetic of every integer type wraps around; simplifying takes
+// sums and products of i32 and i64 not to. Division and modulo by 0 give 0; powers with a negative
+// exponent are 1 over the power, towards 0. Shifts fill with zeros (`>>` of a signed type with its
+// sign); by the type's width or more they give what shifting bit by bit would.
 #pragma once
 #include <cstdint>
 #include <functional>

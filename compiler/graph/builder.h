@@ -2,8 +2,8 @@
 // is constant and small at once, so that the shape arithmetic of a model is known while the nodes
 // after it are being built. A tensor without elements is a constant, whatever it is made of:
 // nothing has to run for it. Heavy folding is left to the pass, and what all folding takes is
-// limited. Importers, operator records (decomposition) and tests build graphs
-// through it. Borrows the graph; one thread.
+// limited. Importers, operator records (decomposition) and tests build graphs through it. Borrows
+// the graph; one thread.
 #pragma once
 #include <string>
 #include <string_view>
