@@ -12,6 +12,7 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/schedule/invariants.h"
 #include "compiler/schedule/space.h"
 #include "deploy/runtime/whet_artifact.h"
 
@@ -47,6 +48,7 @@ struct TempDir {
 };
 
 struct BuiltTask {
+  bool writes_output_once = false;
   loop::Lowered lowered;
   ObjectCode code;
 };
@@ -177,6 +179,7 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target&
     scheduled = s.program();
   }
   BuiltTask b;
+  b.writes_output_once = schedule::WritesOutputOnce(scheduled);
   WHET_ASSIGN_OR_RETURN(b.lowered, loop::Lower(scheduled));
   WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, fmt::format("whet_t{}", index), target));
   return b;
@@ -286,14 +289,15 @@ class Assembler {
 
   // Per tensor: the one whose bytes it takes, itself for most. A kernel's pointers do not alias for
   // LLVM, which is right here in effect: every load of an element that is overwritten feeds the
-  // only store to it, so that no order of the two is possible but load before store.
+  // only store to it, so that no order of the two is possible but load before store. That there is
+  // only one is up to the schedule: a kernel that writes an element again keeps to its own bytes.
   std::vector<size_t> ShareBytes() {
     std::vector<size_t> owner(d_.tensors.size());
     std::iota(owner.begin(), owner.end(), size_t{0});
     const std::vector<Lifetime> own = lifetimes_;
     for (size_t s = 0; s < graph_.steps.size(); ++s) {
       const ModelStep& step = graph_.steps[s];
-      if (step.overwritable.empty()) continue;
+      if (step.overwritable.empty() || !tasks_[step.task].writes_output_once) continue;
       const auto out = static_cast<size_t>(step.tensors.back());
       const int now = static_cast<int>(s);
       if (!InArena(out) || own[out].first != now) continue;

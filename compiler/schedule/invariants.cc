@@ -300,6 +300,21 @@ bool OncePerElement(const BlockSite& site, size_t first_loop) {
   return Determine(indices, unknown, bounds);
 }
 
+bool WritesOutputOnce(const loop::Program& p) {
+  int outputs = 0, writers = 0;
+  for (const loop::Param& param : p.params) outputs += param.role == loop::Role::kOutput;
+  if (outputs != 1) return false;
+  for (const BlockSite& s : loop::AllBlocks(p)) {
+    const bool output = std::any_of(p.params.begin(), p.params.end(), [&](const loop::Param& x) {
+      return x.buffer == s.block->out && x.role == loop::Role::kOutput;
+    });
+    if (!output) continue;
+    ++writers;
+    if (s.block->reducer != loop::Reducer::kNone || !OncePerElement(s, 0)) return false;
+  }
+  return writers == 1;
+}
+
 Status CheckInvariants(const loop::Program& p) {
   const std::vector<BlockSite> sites = loop::AllBlocks(p);
   WHET_RETURN_IF_ERROR(CheckSizes(p, sites));

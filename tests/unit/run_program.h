@@ -53,9 +53,10 @@ inline void PutElement(DType t, double v, char* at) {
   std::memcpy(at, &half, 2);
 }
 
-// Every output of a compiled program, by name.
+// Every output of a compiled program, by name. With `in_place`, the first output takes the bytes of
+// the input of that name.
 inline loop::Memory CompiledOutputs(const loop::Program& p, const Target& target,
-                                    const loop::Memory& memory) {
+                                    const loop::Memory& memory, const std::string& in_place = "") {
   char dir[] = "/tmp/whet-test-XXXXXX";
   EXPECT_TRUE(mkdtemp(dir));
   auto c = codegen::BuildCandidate(p, std::string(32, '0'), target);
@@ -87,6 +88,9 @@ inline loop::Memory CompiledOutputs(const loop::Program& p, const Target& target
   std::vector<void*> out;
   for (const auto& t : model->inputs()) in.push_back(data(t));
   for (const auto& t : model->outputs()) out.push_back(data(t));
+  for (size_t i = 0; i < in.size() && !in_place.empty(); ++i) {
+    if (model->inputs()[i].name == in_place) out[0] = const_cast<void*>(in[i]);
+  }
   for (uint32_t i : model->parameters()) params.push_back(data(model->desc().tensors[i]));
   if (!params.empty()) instance.Prepack(params);
   instance.Run(in, out);
@@ -103,8 +107,8 @@ inline loop::Memory CompiledOutputs(const loop::Program& p, const Target& target
 
 // The first output, as f32.
 inline std::vector<float> Compiled(const loop::Program& p, const Target& target,
-                                   const loop::Memory& memory) {
-  const loop::Memory results = CompiledOutputs(p, target, memory);
+                                   const loop::Memory& memory, const std::string& in_place = "") {
+  const loop::Memory results = CompiledOutputs(p, target, memory, in_place);
   for (const loop::Param& param : p.params) {
     if (param.role != loop::Role::kOutput || results.empty()) continue;
     const std::vector<double>& values = results.at(param.buffer->name);

@@ -6,7 +6,9 @@
 
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/lower.h"
+#include "compiler/loop/parse.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/invariants.h"
 #include "compiler/support/rng.h"
 #include "tests/unit/conv_program.h"
 
@@ -119,6 +121,37 @@ TEST(ScheduleTest, IllegalRewritesAreRefusedAndChangeNothing) {
   }
   EXPECT_EQ(loop::ToString(s.program()), before);
   EXPECT_TRUE(s.trace().instrs.empty());
+}
+
+TEST(ScheduleTest, OnlyOutputsWrittenOncePerElementMayTakeAnInputsBytes) {
+  auto once = [](const char* body) {
+    auto p =
+        loop::Parse(std::string("program p\ninput x: f32 global[10]\noutput y: f32 global[10]\n"
+                                "buffer t: f32 global[10]\n") +
+                    body);
+    EXPECT_TRUE(p.ok()) << p.status();
+    return p.ok() && WritesOutputOnce(*p);
+  };
+  EXPECT_TRUE(
+      once("for i in [0, 5)\n  for j in [0, 2)\n    block b(v:10 = i * 2 + j)\n      "
+           "y[v] = x[v] + 1f\n"));
+  // A last vector that reaches back over what is done already.
+  EXPECT_FALSE(
+      once("for i in [0, 4)\n  for j in [0, 4)\n    block b(v:10 = min(i * 4, 6) + j)\n"
+           "      y[v] = x[v] + 1f\n"));
+  EXPECT_FALSE(
+      once("for i in [0, 4)\n  for j in [0, 4)\n    block b(v:10 = i * 2 + j)\n      "
+           "y[v] = x[v] + 1f\n"));
+  // The same again, and sums in place.
+  EXPECT_FALSE(
+      once("for i in [0, 10)\n  for j in [0, 2)\n    block b(v:10 = i)\n      y[v] = "
+           "x[v] + 1f\n"));
+  EXPECT_FALSE(
+      once("for i in [0, 10)\n  block a(v:10 = i)\n    y[v] = x[v]\nfor j in [0, 10)\n  "
+           "block b(v:10 = j)\n    y[v] = x[v] + 1f\n"));
+  EXPECT_FALSE(
+      once("for i in [0, 10)\n  for k in [0, 3)\n    block b(v:10 = i, reduce r:3 = k)\n"
+           "      y[v] sum= x[v] from 0f\n"));
 }
 
 TEST(TraceTest, BadTextIsRefused) {
