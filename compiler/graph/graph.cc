@@ -111,6 +111,19 @@ bool Graph::Compact() {
   return nodes.size() != nodes_before || values.size() != values_before;
 }
 
+namespace {
+
+// The physical order of a tensor's dimensions, counted without those of extent 1.
+std::vector<int> SignificantRanks(const TensorType& t) {
+  std::vector<int> order = SignificantOrder(t), sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  for (int& d : order)
+    d = static_cast<int>(std::lower_bound(sorted.begin(), sorted.end(), d) - sorted.begin());
+  return order;
+}
+
+}  // namespace
+
 bool IsPhysicalView(const OpView& v) {
   if (v.in.empty() || v.in[0] == nullptr || v.out.empty() || v.in[0]->dtype != v.out[0]->dtype)
     return false;
@@ -119,8 +132,9 @@ bool IsPhysicalView(const OpView& v) {
   switch (v.op->view) {
     case ViewRole::kNone: return false;
     case ViewRole::kReshape:
-      // With equal shapes any equal layout will do; otherwise only row-major order is kept.
-      if (in.shape == out.shape) return SignificantOrder(in) == SignificantOrder(out);
+      // Up to extents of 1 any equal layout will do; otherwise only row-major order is kept.
+      if (WithoutUnits(in.shape) == WithoutUnits(out.shape))
+        return SignificantRanks(in) == SignificantRanks(out);
       return in.IsRowMajor() && out.IsRowMajor();
     case ViewRole::kTranspose: {
       const std::vector<int64_t>& perm = v.attrs->Ints("perm");

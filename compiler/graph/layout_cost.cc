@@ -38,11 +38,13 @@ class Roofline : public LayoutCost {
       return input > 0 || IsChannelsLast(in) || few ? 0 : kNever;
     }
     if (v.op->kind == FusionKind::kOutFusable) {
-      // A matrix product reads vectors along the last dimension, whatever the others do.
+      // A matrix product reads vectors along the last dimension of the right operand, and turns one
+      // that lies otherwise, once per matrix of the result. Of the left one it reads single
+      // numbers, best those of a row one by one.
       const std::vector<int> order = SignificantOrder(in);
-      return order.empty() || order.back() == *std::max_element(order.begin(), order.end())
-                 ? 0
-                 : kNever;
+      if (order.empty() || order.back() == *std::max_element(order.begin(), order.end())) return 0;
+      if (input == 0) return BytesNs(in);
+      return input == 1 ? kStrided * BytesNs(in) * Matrices(out) / Matrices(in) : kNever;
     }
     // An operand that is repeated into the result, or a scalar, has little say.
     if (in.rank() != out.rank() || 2 * in.num_elements() < out.num_elements())
@@ -55,6 +57,13 @@ class Roofline : public LayoutCost {
   }
 
  private:
+  static double Matrices(const TensorType& t) {
+    double n = 1;
+    for (int d = 0; d + 2 < t.rank(); ++d)
+      n *= static_cast<double>(t.shape[static_cast<size_t>(d)]);
+    return n;
+  }
+
   static bool IsChannelsLast(const TensorType& t) {
     if (t.rank() != 4) return true;
     TensorType wanted = t;

@@ -42,15 +42,17 @@ void MinSum::AddCost(int a, int b, std::vector<double> costs) {
   factors_.push_back({{b, a}, std::move(turned)});
 }
 
+size_t MinSum::At(const Factor& f, const std::vector<int>& values) const {
+  size_t at = 0;
+  for (int v : f.variables)
+    at = at * static_cast<size_t>(sizes_[static_cast<size_t>(v)]) +
+         static_cast<size_t>(values[static_cast<size_t>(v)]);
+  return at;
+}
+
 double MinSum::CostOf(const std::vector<int>& values) const {
   double sum = 0;
-  for (const Factor& f : factors_) {
-    size_t at = 0;
-    for (int v : f.variables)
-      at = at * static_cast<size_t>(sizes_[static_cast<size_t>(v)]) +
-           static_cast<size_t>(values[static_cast<size_t>(v)]);
-    sum += f.costs[at];
-  }
+  for (const Factor& f : factors_) sum += f.costs[At(f, values)];
   return sum;
 }
 
@@ -62,6 +64,7 @@ class Elimination {
         factors_(p.factors_),
         alive_(p.factors_.size(), true),
         of_(p.sizes_.size()),
+        values_(p.sizes_.size(), 0),
         fixed_(p.sizes_.size(), -1) {
     for (size_t f = 0; f < factors_.size(); ++f) Register(f);
   }
@@ -107,26 +110,35 @@ class Elimination {
     for (int v : factors_[f].variables) of_[Index(v)].push_back(f);
   }
 
-  std::vector<int> Neighbours(int v) const {
+  std::vector<int> Neighbours(int v) {
     std::set<int> found;
-    for (size_t f : of_[Index(v)]) {
-      if (alive_[f]) found.insert(factors_[f].variables.begin(), factors_[f].variables.end());
-    }
+    std::erase_if(of_[Index(v)], [&](size_t f) { return !alive_[f]; });
+    for (size_t f : of_[Index(v)])
+      found.insert(factors_[f].variables.begin(), factors_[f].variables.end());
     found.erase(v);
     return {found.begin(), found.end()};
   }
 
-  int64_t TableSize(int v) const {
+  int64_t TableSize(int v) {
     int64_t size = SizeOf(v);
     for (int n : Neighbours(v)) size = std::min(size * SizeOf(n), kMaxTable + 1);
     return size;
   }
 
-  // Position in `f` of the assignment `values` (by variable).
-  size_t At(const Factor& f, const std::vector<int>& values) const {
+  // Position in `f` of `values_`.
+  size_t At(const Factor& f) const {
     size_t at = 0;
-    for (int u : f.variables) at = at * Index(sizes_[Index(u)]) + Index(values[Index(u)]);
+    for (int u : f.variables) at = at * Index(sizes_[Index(u)]) + Index(values_[Index(u)]);
     return at;
+  }
+
+  // The assignment at position `at` of a table over `variables`.
+  void SetValues(const std::vector<int>& variables, size_t at) {
+    for (size_t i = variables.size(); i-- > 0;) {
+      const auto n = Index(sizes_[Index(variables[i])]);
+      values_[Index(variables[i])] = static_cast<int>(at % n);
+      at /= n;
+    }
   }
 
   std::vector<size_t> TakeFactors(int v) {
@@ -136,6 +148,7 @@ class Elimination {
       alive_[f] = false;
       taken.push_back(f);
     }
+    of_[Index(v)].clear();
     return taken;
   }
 
@@ -145,19 +158,13 @@ class Elimination {
     for (int n : others) entries *= SizeOf(n);
     Step step{v, others, std::vector<int>(Index(static_cast<int>(entries)))};
     Factor rest{others, std::vector<double>(step.best.size())};
-    std::vector<int> values(sizes_.size(), 0);
     for (size_t e = 0; e < step.best.size(); ++e) {
-      size_t left = e;
-      for (size_t i = others.size(); i-- > 0;) {
-        const auto n = Index(sizes_[Index(others[i])]);
-        values[Index(others[i])] = static_cast<int>(left % n);
-        left /= n;
-      }
+      SetValues(others, e);
       double least = std::numeric_limits<double>::infinity();
       for (int x = 0; x < sizes_[Index(v)]; ++x) {
-        values[Index(v)] = x;
+        values_[Index(v)] = x;
         double sum = 0;
-        for (size_t f : taken) sum += factors_[f].costs[At(factors_[f], values)];
+        for (size_t f : taken) sum += factors_[f].costs[At(factors_[f])];
         if (sum < least) {
           least = sum;
           step.best[e] = x;
@@ -172,31 +179,38 @@ class Elimination {
     Register(factors_.size() - 1);
   }
 
-  void Fix(int v) {
+  // The cheapest value of `v` if each factor could choose its other variables for itself (one step
+  // of mini-buckets): a bound per value, infinite where no choice of a neighbour allows it.
+  int BestAlone(int v) {
     std::vector<double> own(Index(sizes_[Index(v)]), 0);
     for (size_t f : of_[Index(v)]) {
-      if (!alive_[f] || factors_[f].variables.size() != 1) continue;
-      for (size_t x = 0; x < own.size(); ++x) own[x] += factors_[f].costs[x];
+      if (!alive_[f]) continue;
+      const Factor& factor = factors_[f];
+      std::vector<double> least(own.size(), std::numeric_limits<double>::infinity());
+      for (size_t e = 0; e < factor.costs.size(); ++e) {
+        SetValues(factor.variables, e);
+        double& x = least[Index(values_[Index(v)])];
+        x = std::min(x, factor.costs[e]);
+      }
+      for (size_t x = 0; x < own.size(); ++x) own[x] += least[x];
     }
-    const auto x = static_cast<int>(std::min_element(own.begin(), own.end()) - own.begin());
+    return static_cast<int>(std::min_element(own.begin(), own.end()) - own.begin());
+  }
+
+  void Fix(int v) {
+    const int x = BestAlone(v);
     for (size_t f : TakeFactors(v)) {
       Factor rest;
       for (int u : factors_[f].variables) {
         if (u != v) rest.variables.push_back(u);
       }
       if (rest.variables.empty()) continue;
-      std::vector<int> values(sizes_.size(), 0);
-      values[Index(v)] = x;
+      values_[Index(v)] = x;
       size_t entries = 1;
       for (int u : rest.variables) entries *= Index(sizes_[Index(u)]);
       for (size_t e = 0; e < entries; ++e) {
-        size_t left = e;
-        for (size_t i = rest.variables.size(); i-- > 0;) {
-          const auto n = Index(sizes_[Index(rest.variables[i])]);
-          values[Index(rest.variables[i])] = static_cast<int>(left % n);
-          left /= n;
-        }
-        rest.costs.push_back(factors_[f].costs[At(factors_[f], values)]);
+        SetValues(rest.variables, e);
+        rest.costs.push_back(factors_[f].costs[At(factors_[f])]);
       }
       factors_.push_back(std::move(rest));
       alive_.push_back(true);
@@ -215,6 +229,7 @@ class Elimination {
   std::vector<Factor> factors_;
   std::vector<bool> alive_;
   std::vector<std::vector<size_t>> of_;  // per variable: its factors
+  std::vector<int> values_;  // scratch: of the variables that the loop at hand runs over
   std::vector<int> fixed_;
   std::vector<Step> steps_;
 };
@@ -223,6 +238,37 @@ std::vector<int> MinSum::Solve(bool* exact) const {
   bool ignored = true;
   if (exact != nullptr) *exact = true;
   return Elimination(*this).Run(exact != nullptr ? exact : &ignored);
+}
+
+std::vector<int> MinSum::Improve(std::vector<int> values) const {
+  constexpr int kMaxSweeps = 16;
+  std::vector<std::vector<const Factor*>> of(sizes_.size());
+  for (const Factor& f : factors_) {
+    for (int v : f.variables) of[static_cast<size_t>(v)].push_back(&f);
+  }
+  auto cost_around = [&](size_t v) {
+    double sum = 0;
+    for (const Factor* f : of[v]) sum += f->costs[At(*f, values)];
+    return sum;
+  };
+  bool changed = true;
+  for (int sweep = 0; changed && sweep < kMaxSweeps; ++sweep) {
+    changed = false;
+    for (size_t v = 0; v < values.size(); ++v) {
+      double least = cost_around(v);
+      int best = values[v];
+      for (int x = 0; x < sizes_[v]; ++x) {
+        values[v] = x;
+        const double sum = cost_around(v);
+        if (!(sum < least)) continue;
+        least = sum;
+        best = x;
+        changed = true;
+      }
+      values[v] = best;
+    }
+  }
+  return values;
 }
 
 }  // namespace whet::graph

@@ -18,8 +18,12 @@ class MinSum {
   void AddCost(int a, int b, std::vector<double> costs);
 
   // One value per variable. Where a table would exceed its limit, a variable is fixed to the value
-  // that is the cheapest for its own costs and the result is a bound only; `exact` says so.
+  // that is the cheapest if each cost could choose the other variable for itself, and the result is
+  // a bound only, which may be infinite; `exact` says so.
   std::vector<int> Solve(bool* exact = nullptr) const;
+  // An assignment that costs at most what `values` does, and less if changing one variable after
+  // the other helps.
+  std::vector<int> Improve(std::vector<int> values) const;
   double CostOf(const std::vector<int>& values) const;
 
  private:
@@ -28,6 +32,7 @@ class MinSum {
     std::vector<double> costs;
   };
   friend class Elimination;
+  size_t At(const Factor& f, const std::vector<int>& values) const;
   std::vector<int> sizes_;
   std::vector<Factor> factors_;
 };

@@ -46,6 +46,23 @@ IndexMap ThroughTranspose(const IndexMap& in, const std::vector<int64_t>& perm) 
   return IndexMap::Permutation(order);
 }
 
+// The layout that makes a reshape of `in` a view where that only adds or drops extents of 1;
+// row-major otherwise.
+IndexMap ThroughReshape(const TensorType& in, const TensorType& out) {
+  std::vector<int> from, to, order;
+  for (int d = 0; d < in.rank(); ++d) {
+    if (in.shape[static_cast<size_t>(d)] != 1) from.push_back(d);
+  }
+  for (int d = 0; d < out.rank(); ++d)
+    (out.shape[static_cast<size_t>(d)] != 1 ? to : order).push_back(d);
+  if (WithoutUnits(in.shape) != WithoutUnits(out.shape)) return IndexMap::Identity(out.rank());
+  for (int d : SignificantOrder(in)) {
+    const auto at = std::find(from.begin(), from.end(), d) - from.begin();
+    order.push_back(to[static_cast<size_t>(at)]);
+  }
+  return IndexMap::Permutation(order);
+}
+
 Node CopyNode(Graph& g, ValueId from, ValueId to, std::string label) {
   Node n;
   n.op = g.catalog->Find("Identity");
@@ -63,7 +80,8 @@ struct State {
 
 class Selection {
  public:
-  Selection(Graph& g, const LayoutCost& cost) : g_(g), cost_(cost), states_(g.values.size()) {}
+  Selection(Graph& g, const LayoutCost& cost)
+      : g_(g), cost_(cost), users_(g.Users()), states_(g.values.size()) {}
 
   bool Run(double* total) {
     for (ValueId v : g_.inputs) AddValue(v, {IndexMap::Identity(g_.type(v).rank())});
@@ -72,7 +90,7 @@ class Selection {
       AddCosts(n);
     }
     for (const GraphOutput& o : g_.outputs) AddOutputCost(o.value);
-    const std::vector<int> chosen = problem_.Solve();
+    const std::vector<int> chosen = Solve();
     *total = problem_.CostOf(chosen);
     for (size_t v = 0; v < states_.size(); ++v) {
       if (states_[v].empty()) continue;
@@ -104,6 +122,41 @@ class Selection {
     problem_.AddCost(variable, std::move(costs));
   }
 
+  // Where the tables of the exact solution would be too large, its bound is compared with what
+  // comes of both uniform layouts, which are finite: with a copy of each value, every reader has
+  // the form that it can read.
+  std::vector<int> Solve() const {
+    bool exact = true;
+    std::vector<int> best = problem_.Solve(&exact);
+    if (exact) return best;
+    best = problem_.Improve(std::move(best));
+    for (const bool channels_last : {true, false}) {
+      std::vector<int> uniform = problem_.Improve(Uniform(channels_last));
+      if (problem_.CostOf(uniform) < problem_.CostOf(best)) best = std::move(uniform);
+    }
+    return best;
+  }
+
+  // Every value in one layout where it can have it, and all the copies.
+  std::vector<int> Uniform(bool channels_last) const {
+    std::vector<int> values(variable_.size(), 0);
+    for (const auto& [v, variable] : variable_) {
+      const TensorType& t = g_.type(static_cast<ValueId>(v));
+      const IndexMap wanted =
+          channels_last && t.rank() == 4 ? ChannelsLast() : IndexMap::Identity(t.rank());
+      int most = -1;
+      for (size_t i = 0; i < states_[v].size(); ++i) {
+        const State& s = states_[v][i];
+        const int fits = 2 * SameBytes(t, s.stored, wanted) + s.copy.has_value() +
+                         (s.copy && SameBytes(t, *s.copy, wanted));
+        if (fits <= most) continue;
+        most = fits;
+        values[static_cast<size_t>(variable)] = static_cast<int>(i);
+      }
+    }
+    return values;
+  }
+
   std::vector<IndexMap> Candidates(const Node& n) const {
     const TensorType& t = g_.type(n.outputs[0]);
     std::vector<IndexMap> list = {IndexMap::Identity(t.rank())};
@@ -118,6 +171,17 @@ class Selection {
     if (n.op->view == ViewRole::kTranspose) {
       for (const State& s : StatesOf(n.inputs[0]))
         add(ThroughTranspose(s.stored, n.attrs.Ints("perm")));
+    } else if (n.op->view == ViewRole::kReshape) {
+      for (const State& s : StatesOf(n.inputs[0]))
+        add(ThroughReshape(WithLayout(g_.type(n.inputs[0]), s.stored), t));
+    } else if (n.op->kind == FusionKind::kOutFusable && n.op->layout == LayoutRole::kRowMajor) {
+      // A product writes its rows wherever a transpose after it wants them, as long as they stay
+      // rows.
+      if (const Node* next = TransposeAfter(n)) {
+        const std::vector<int64_t>& perm = next->attrs.Ints("perm");
+        if (perm.back() == t.rank() - 1)
+          add(IndexMap::Permutation(std::vector<int>(perm.begin(), perm.end())));
+      }
     } else if (n.op->layout != LayoutRole::kRowMajor) {
       if (t.rank() == 4) add(ChannelsLast());
       for (ValueId v : n.inputs) {
@@ -126,6 +190,20 @@ class Selection {
       }
     }
     return list;
+  }
+
+  // The transpose that reads the result, by way of operators that follow its layout.
+  const Node* TransposeAfter(const Node& n) const {
+    ValueId v = n.outputs[0];
+    while (users_[static_cast<size_t>(v)].size() == 1) {
+      const Node& user = g_.nodes[static_cast<size_t>(users_[static_cast<size_t>(v)][0])];
+      if (user.op->view == ViewRole::kTranspose) return &user;
+      if (user.op->layout != LayoutRole::kFollows || user.op->kind > FusionKind::kBroadcast ||
+          user.outputs.size() != 1 || g_.type(user.outputs[0]).shape != g_.type(v).shape)
+        break;
+      v = user.outputs[0];
+    }
+    return nullptr;
   }
 
   const std::vector<State>& StatesOf(ValueId v) const { return states_[static_cast<size_t>(v)]; }
@@ -231,6 +309,7 @@ class Selection {
 
   Graph& g_;
   const LayoutCost& cost_;
+  const std::vector<std::vector<int>> users_;  // before copies are inserted
   MinSum problem_;
   std::vector<std::vector<State>> states_;  // per value; empty for constants; one once chosen
   std::map<size_t, int> variable_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace whet::graph {
 
 TensorType TensorType::Of(DType dtype, std::vector<int64_t> shape) {
@@ -26,6 +29,13 @@ std::vector<int> SignificantOrder(const TensorType& t) {
     if (t.shape[d] != 1) order.push_back(d);
   }
   return order;
+}
+
+std::vector<int64_t> WithoutUnits(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> extents;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(extents),
+               [](int64_t d) { return d != 1; });
+  return extents;
 }
 
 bool TensorType::IsRowMajor() const {

@@ -44,6 +44,9 @@ Status CheckShape(DType dtype, const std::vector<int64_t>& shape);
 // elements when these agree (see IsPhysicalView in layout terms).
 std::vector<int> SignificantOrder(const TensorType& t);
 
+// A shape's extents other than 1, in order.
+std::vector<int64_t> WithoutUnits(const std::vector<int64_t>& shape);
+
 StatusOr<TensorType> ParseTensorType(Scanner& in);
 
 // (n, c, h, w) -> (n, h, w, c), the layout of activations around convolutions and pools.

@@ -84,6 +84,21 @@ StatusOr<std::vector<int>> PhysicalOrder(const loop::Program& p, const AnchorAna
   return iter_of_dim;
 }
 
+// The innermost of `order` along which an operand stays the same, so that rows share what they
+// read; else the innermost. Extents of 1 do not count.
+int RowIter(const loop::BlockNode& anchor, const std::vector<int>& order) {
+  const auto loads = loop::Loads(anchor.value);
+  int innermost = -1;
+  for (size_t i = order.size(); i-- > 0;) {
+    if (anchor.iters[order[i]].extent <= 1) continue;
+    if (innermost < 0) innermost = order[i];
+    for (const auto* load : loads) {
+      if (!expr::Uses(expr::Expr(load), anchor.iters[order[i]].var)) return order[i];
+    }
+  }
+  return innermost;
+}
+
 }  // namespace
 
 StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
@@ -117,13 +132,8 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
     return NotFound("the output does not have every axis of the reduction");
   a.vector_iter = order.back();
   order.pop_back();
-  for (size_t i = order.size(); i-- > 0;) {
-    if (anchor.iters[order[i]].extent > 1) {
-      a.row_iter = order[i];
-      order.erase(order.begin() + static_cast<int64_t>(i));
-      break;
-    }
-  }
+  a.row_iter = RowIter(anchor, order);
+  std::erase(order, a.row_iter);
   a.other_iters = order;
   for (size_t i = 0; i < anchor.iters.size(); ++i) {
     const bool listed = std::count(order.begin(), order.end(), static_cast<int>(i)) ||

@@ -18,9 +18,11 @@ struct AnchorAnalysis {
   bool anchor_is_output = false;  // nothing comes after: the anchor writes an output itself
 
   // Iteration variables of the anchor (indices into anchor->iters).
-  int vector_iter = -1;           // contiguous in the output
-  int vector_dim = 0;             // its dimension of the output; those after it have extent 1
-  int row_iter = -1;              // the next spatial axis outwards with extent > 1; -1: none
+  int vector_iter = -1;  // contiguous in the output
+  int vector_dim = 0;    // its dimension of the output; those after it have extent 1
+  // The next spatial axis outwards with extent > 1 along which an operand stays the same, or just
+  // the next; -1: none.
+  int row_iter = -1;
   std::vector<int> other_iters;   // remaining spatial axes, in the output's physical order
   std::vector<int> reduce_iters;  // window axes first, channels last; best order for accumulation
   expr::Buffer weight;            // the constant operand indexed by the vector axis; null: none

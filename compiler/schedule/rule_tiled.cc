@@ -199,6 +199,7 @@ class TiledWriter {
     const int64_t tile = v_[kVectors] * v_[kLanes];
     WHET_RETURN_IF_ERROR(InlineAll());
     WHET_RETURN_IF_ERROR(PackWeight(tile));
+    WHET_RETURN_IF_ERROR(TurnOperand(tile));
     WHET_RETURN_IF_ERROR(Do("pad", {anchor_, vec_axis, std::to_string(tile)}));
     WHET_RETURN_IF_ERROR(VectorLast());
 
@@ -237,6 +238,9 @@ class TiledWriter {
     WHET_RETURN_IF_ERROR(Do("unroll", {vu}));
     if (rows) WHET_RETURN_IF_ERROR(Do("unroll", {ri}));
     for (const std::string& u : unrolled) WHET_RETURN_IF_ERROR(Do("unroll", {u}));
+    WHET_RETURN_IF_ERROR(PlaceTurned(v_[kOrder] == 0 || (others.empty() && v_[kOrder] == 2) ? vo
+                                     : others.empty()                                       ? ""
+                                                      : others.back()));
     if (!reduce.empty()) WHET_RETURN_IF_ERROR(Do("decompose_reduction", {anchor_, reduce[0]}));
     WHET_RETURN_IF_ERROR(PlaceEpilogue(innermost_outer));
     if (rows) WHET_RETURN_IF_ERROR(Do("annotate", {ro, "partition", "1"}));
@@ -302,6 +306,57 @@ class TiledWriter {
     }
     return Do("transform_layout",
               {packed, fmt::format("({}) -> ({}, d{} % {})", from, to, vec_dim, tile)});
+  }
+
+  // A matrix that lies across the vectors, as one that is transposed on its way here does, is
+  // turned into vectors: for a tile of columns when these are outside of the rows, else for all.
+  Status TurnOperand(int64_t tile) {
+    WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s_.program(), anchor_));
+    const auto loads = loop::Loads(site.block->value);
+    for (const auto* load : loads) {
+      const expr::BufferNode& b = *load->buffer;
+      int dim = -1, last = -1;
+      bool plain = !b.constant;
+      for (size_t d = 0; d < load->args.size(); ++d) {
+        const auto kind = load->args[d]->kind;
+        plain &= kind == expr::Kind::kVar || kind == expr::Kind::kInt;
+        if (b.shape[d] > 1) last = static_cast<int>(d);
+        if (load->args[d] == a_.anchor->iters[a_.vector_iter].var) dim = static_cast<int>(d);
+      }
+      plain &= std::count_if(loads.begin(), loads.end(),
+                             [&](const auto* other) { return other->buffer == load->buffer; }) == 1;
+      if (!plain || dim < 0 || dim == last || b.shape[static_cast<size_t>(dim)] == 1) continue;
+      turned_ = anchor_ + ".b";
+      turned_dim_ = dim;
+      std::string from, to;
+      for (int d = 0; d < static_cast<int>(load->args.size()); ++d) {
+        from += fmt::format("{}d{}", d ? ", " : "", d);
+        if (d != dim) to += fmt::format("d{}, ", d);
+      }
+      WHET_RETURN_IF_ERROR(Do("cache_read", {anchor_, b.name, "global", turned_}));
+      WHET_RETURN_IF_ERROR(Do("pad", {turned_, fmt::format("d{}", dim), std::to_string(tile)}));
+      return Do("transform_layout", {turned_, fmt::format("({}) -> ({}d{})", from, to, dim)});
+    }
+    return OkStatus();
+  }
+
+  // Inside of loop `at`; before all loops when empty.
+  Status PlaceTurned(const std::string& at) {
+    if (turned_.empty()) return OkStatus();
+    if (!at.empty()) WHET_RETURN_IF_ERROR(Do("compute_at", {turned_, at}));
+    WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s_.program(), turned_));
+    std::vector<std::string> order;
+    for (size_t i = 0; i < site.block->iters.size(); ++i) {
+      if (static_cast<int>(i) != turned_dim_)
+        order.push_back(LoopName(*site.block, static_cast<int>(i)));
+    }
+    const std::string vu = turned_ + ".vu", vl = turned_ + ".vl";
+    WHET_RETURN_IF_ERROR(
+        Do("split", {LoopName(*site.block, turned_dim_), std::to_string(v_[kLanes]), vu, vl}));
+    order.push_back(vu);
+    order.push_back(vl);
+    WHET_RETURN_IF_ERROR(Do("reorder", order));
+    return Do("vectorize", {vl});
   }
 
   // The accumulators' buffer gets the vector axis innermost.
@@ -399,6 +454,8 @@ class TiledWriter {
   const AnchorAnalysis& a_;
   const std::vector<int64_t>& v_;
   std::string anchor_, final_, acc_;
+  std::string turned_;  // block and buffer of TurnOperand; empty: none
+  int turned_dim_ = -1;
 };
 
 Status ApplyTiled(Schedule& s, const RuleContext& context, const std::vector<int64_t>& v) {

@@ -73,6 +73,28 @@ inline loop::Program MatmulProgram(int64_t m, int64_t n, int64_t k, bool constan
   return *p;
 }
 
+// A batch of products (b, m, k) x (b, k, n) whose operands and result lie as given.
+inline loop::Program BatchMatmulProgram(int64_t batch, int64_t m, int64_t n, int64_t k,
+                                        const std::vector<int>& x_order,
+                                        const std::vector<int>& y_order,
+                                        const std::vector<int>& out_order) {
+  using expr::Expr;
+  te::Builder b;
+  auto x = b.Input("x", DType::kF32, {batch, m, k}, false);
+  auto y = b.Input("y", DType::kF32, {batch, k, n}, false);
+  auto out =
+      b.Reduce("out", DType::kF32, {{"b", batch}, {"m", m}, {"n", n}}, {{"k", k}},
+               te::Reducer::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 return expr::Load(x, {i[0], i[1], r[0]}) * expr::Load(y, {i[0], r[0], i[2]});
+               });
+  auto p =
+      loop::FromTe("matmul", b.Finish({out}),
+                   {expr::IndexMap::Permutation(x_order), expr::IndexMap::Permutation(y_order)},
+                   {expr::IndexMap::Permutation(out_order)});
+  WHET_CHECK(p.ok());
+  return *p;
+}
+
 // out = relu(x + pad_channels(y)): two element-wise stages, NHWC.
 inline loop::Program AddPaddedProgram(int64_t c, int64_t c_small, int64_t h, int64_t w) {
   using expr::Expr;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/loop/lower.h"
+#include "compiler/schedule/invariants.h"
 #include "compiler/schedule/space.h"
 #include "tests/unit/programs.h"
 #include "tests/unit/run_program.h"
@@ -35,6 +36,11 @@ std::vector<Case> Cases() {
           // A single column: a score.
           {"matmul", MatmulProgram(3, 1, 64, true)},
           {"conv_direct", ConvProgram({8, 1, 5, 7, 3, 1, 1})},
+          // Heads of an attention: keys as their projection writes them, a result as the next one
+          // reads it, a left operand by columns; a single matrix across.
+          {"matmul", BatchMatmulProgram(3, 7, 37, 12, {0, 1, 2}, {2, 0, 1}, {1, 0, 2})},
+          {"matmul", BatchMatmulProgram(2, 5, 24, 6, {0, 2, 1}, {0, 1, 2}, {1, 0, 2})},
+          {"matmul", BatchMatmulProgram(1, 6, 21, 9, {0, 1, 2}, {0, 2, 1}, {0, 1, 2})},
           {"elementwise", AddPaddedProgram(28, 24, 3, 5)},
           {"generic", RowNormProgram(5, 19)}};
 }
@@ -80,6 +86,72 @@ TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
       ASSERT_TRUE(again.ok()) << again.status();
       EXPECT_EQ(space.Locate(*again), p);
       ASSERT_TRUE(Schedule::Replay(c.program, *again).ok());
+    }
+  }
+}
+
+// The program, and an input of the output's form added to its result.
+Program WithResidual(const Program& p) {
+  Program r = p;
+  expr::Buffer made;
+  for (loop::Param& param : r.params) {
+    if (param.role != loop::Role::kOutput) continue;
+    made = expr::MakeBuffer("made", param.buffer->dtype, param.buffer->shape);
+    r.body = loop::ReplaceBuffer(r.body, param.buffer, made,
+                                 [](const std::vector<expr::Expr>& i) { return i; });
+    r.intermediates.push_back(made);
+  }
+  const auto residual = expr::MakeBuffer("residual", made->dtype, made->shape);
+  loop::BlockFields b;
+  b.name = "add";
+  std::vector<expr::Var> loops;
+  for (size_t d = 0; d < made->shape.size(); ++d) {
+    b.iters.push_back({expr::MakeVar("d" + std::to_string(d)), made->shape[d], false});
+    b.out_indices.push_back(b.iters.back().var);
+    loops.push_back(expr::MakeVar("add.d" + std::to_string(d)));
+    b.bindings.push_back(loops.back());
+  }
+  b.value = expr::Load(made, b.out_indices) + expr::Load(residual, b.out_indices);
+  for (const loop::Param& param : r.params) {
+    if (param.role == loop::Role::kOutput) b.out = param.buffer;
+  }
+  loop::Stmt nest = loop::MakeBlock(std::move(b));
+  for (size_t d = loops.size(); d-- > 0;)
+    nest = loop::MakeFor(loops[d], 0, made->shape[d], loop::ForKind::kSerial, nest);
+  r.body = loop::MakeSeq({r.body, nest});
+  const auto first_output =
+      std::find_if(r.params.begin(), r.params.end(),
+                   [](const loop::Param& x) { return x.role == loop::Role::kOutput; });
+  r.params.insert(first_output, {residual, loop::Role::kInput});
+  return r;
+}
+
+// Of every rule, the default and some drawn points: the output in the bytes of an input that is
+// read element by element gives the same numbers.
+TEST(RulesTest, OutputsMayOverwriteAResidual) {
+  Rng rng(2);
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.rule);
+    const Program program = WithResidual(c.program);
+    Space space(program, Target::Host());
+    ASSERT_FALSE(space.variants().empty());
+    EXPECT_STREQ(space.variants()[0].rule->name, c.rule);
+    const std::vector<float> expected = testing_support::Interpreted(program, "out");
+    std::vector<Point> points = {space.Default()};
+    for (int tries = 0; tries < 400 && points.size() < 3; ++tries) {
+      Point p{0, {}};
+      for (const Knob& k : space.variants()[0].knobs)
+        p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
+      if (space.Check(p) == Rejection::kNone) points.push_back(p);
+    }
+    for (const Point& p : points) {
+      auto s = space.Apply(p);
+      ASSERT_TRUE(s.ok()) << s.status();
+      EXPECT_TRUE(WritesOutputOnce(s->program())) << loop::ToString(s->program());
+      ASSERT_EQ(testing_support::Compiled(s->program(), Target::Host(),
+                                          testing_support::IntegerInputs(program), "residual"),
+                expected)
+          << s->trace().ToString();
     }
   }
 }
