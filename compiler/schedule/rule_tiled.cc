@@ -309,14 +309,17 @@ class TiledWriter {
   }
 
   // A matrix that lies across the vectors, as one that is transposed on its way here does, is
-  // turned into vectors: for a tile of columns when these are outside of the rows, else for all.
+  // turned into vectors for all rows: for a tile of columns when these are outside of the rows,
+  // else all of it. What each row reads for itself is gathered.
   Status TurnOperand(int64_t tile) {
+    if (a_.row_iter < 0) return OkStatus();
+    const expr::Var row = a_.anchor->iters[a_.row_iter].var;
     WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s_.program(), anchor_));
     const auto loads = loop::Loads(site.block->value);
     for (const auto* load : loads) {
       const expr::BufferNode& b = *load->buffer;
       int dim = -1, last = -1;
-      bool plain = !b.constant;
+      bool plain = !b.constant && !expr::Uses(expr::Expr(load), row);
       for (size_t d = 0; d < load->args.size(); ++d) {
         const auto kind = load->args[d]->kind;
         plain &= kind == expr::Kind::kVar || kind == expr::Kind::kInt;

@@ -156,6 +156,36 @@ TEST(RulesTest, OutputsMayOverwriteAResidual) {
   }
 }
 
+TEST(RulesTest, OnlyWhatAllRowsReadIsTurnedIntoVectors) {
+  auto turns = [](const Program& p) {
+    auto s = Space(p, Target::Host()).Apply(Space(p, Target::Host()).Default());
+    EXPECT_TRUE(s.ok()) << s.status();
+    return s.ok() && s->trace().ToString().find("cache_read") != std::string::npos;
+  };
+  using testing_support::BatchMatmulProgram;
+  EXPECT_TRUE(turns(BatchMatmulProgram(3, 7, 37, 12, {0, 1, 2}, {0, 2, 1}, {0, 1, 2})));
+  EXPECT_FALSE(turns(BatchMatmulProgram(3, 7, 37, 12, {0, 1, 2}, {0, 1, 2}, {0, 1, 2})));
+  EXPECT_FALSE(turns(BatchMatmulProgram(3, 1, 37, 12, {0, 1, 2}, {0, 2, 1}, {0, 1, 2})));
+  // Sums of rows, and of rows of matrices.
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{24, 40}, {3, 24, 40}}) {
+    te::Builder b;
+    const auto x = b.Input("x", DType::kF32, shape, false);
+    te::AxisSpec axes;
+    for (size_t d = 0; d + 1 < shape.size(); ++d)
+      axes.emplace_back("d" + std::to_string(d), shape[d]);
+    const auto out = b.Reduce("out", DType::kF32, axes, {{"k", shape.back()}}, te::Reducer::kSum,
+                              [&](std::vector<expr::Expr> i, const std::vector<expr::Expr>& r) {
+                                i.push_back(r[0]);
+                                return expr::Load(x, i);
+                              });
+    const int rank = static_cast<int>(shape.size());
+    auto p = loop::FromTe("rows", b.Finish({out}), {expr::IndexMap::Identity(rank)},
+                          {expr::IndexMap::Identity(rank - 1)});
+    ASSERT_TRUE(p.ok()) << p.status();
+    EXPECT_FALSE(turns(*p));
+  }
+}
+
 TEST(RulesTest, PointsOutsideTheSpaceAreRefused) {
   Space space(testing_support::ConvProgram({3, 24, 9, 10, 5, 2, 2}), Target::Host());
   Point p = space.Default();
