@@ -1,18 +1,14 @@
 #include "compiler/frontend/bound_value.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace whet::frontend {
 namespace {
 
 constexpr int64_t kMaxBoundElements = 65536;
 
-template <typename T>
-bool ReadNumber(std::string_view text, T* v) {
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), *v);
-  return failed == std::errc() && end == text.data() + text.size();
-}
+// Elements that a double does not hold.
+bool IsWord(DType t) { return t == DType::kI64 || t == DType::kU64; }
 
 class Reader {
  public:
@@ -37,7 +33,7 @@ class Reader {
       ints_.assign(static_cast<size_t>(elements), ints_[0]);
       doubles_.assign(static_cast<size_t>(elements), doubles_[0]);
     }
-    if (dtype_ == DType::kI64) return graph::Constant::OfInts(*shape, ints_);
+    if (IsWord(dtype_)) return graph::Constant::OfWords(dtype_, *shape, ints_);
     return graph::Constant::OfDoubles(dtype_, *shape, doubles_);
   }
 
@@ -63,9 +59,11 @@ class Reader {
     } else if (IsFloat(dtype_)) {
       if (!ReadNumber(word, &d))
         return InvalidArgument("'{}' is not a number ({} is wanted)", word, ToString(dtype_));
+    } else if (uint64_t u = 0; dtype_ == DType::kU64 && ReadNumber(word, &u)) {
+      i = static_cast<int64_t>(u);  // its bits
     } else {
       if (!ReadNumber(word, &i))
-        return InvalidArgument("'{}' is not an integer ({} is wanted)", word, ToString(dtype_));
+        return InvalidArgument("'{}' is not an integer within {}", word, ToString(dtype_));
       d = static_cast<double>(i);
       if (dtype_ != DType::kI64 && graph::RoundTo(dtype_, d) != d)
         return InvalidArgument("{} does not fit {}", i, ToString(dtype_));

@@ -27,6 +27,14 @@ std::span<const Frontend* const> Frontends() {
 StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& options) {
   // What cannot be read is left to the frontend that the name suggests: it says why.
   const std::string head = ReadHead(path, kHeadBytes);
+  for (const auto& [begin, what] :
+       {std::pair("\x7f"
+                  "ELF",
+                  "a compiled model or another program"),
+        std::pair("SQLite format 3", "a tuning log or another database")}) {
+    if (head.starts_with(begin))
+      return InvalidArgument("model '{}': it is {}, not a model", path, what);
+  }
   const Frontend* best = nullptr;
   Claim surest = Claim::kNone;
   for (const Frontend* f : Frontends()) {

@@ -64,6 +64,11 @@ StatusOr<std::string> ReadModelFile(const std::string& path, int64_t most) {
   return bytes;
 }
 
+bool HasOutput(const graph::Graph& g, std::string_view name) {
+  return std::any_of(g.outputs.begin(), g.outputs.end(),
+                     [&](const graph::GraphOutput& o) { return o.name == name; });
+}
+
 void Problems::Add(Status s) {
   if (first_.size() < kMost) first_.push_back(std::move(s));
   ++count_;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/graph/graph.h"
 #include "compiler/support/status.h"
 
 namespace whet::frontend {
@@ -14,6 +15,9 @@ namespace whet::frontend {
 std::string ReadHead(const std::string& path, size_t bytes);
 // All of a regular file of at most `most` bytes.
 StatusOr<std::string> ReadModelFile(const std::string& path, int64_t most);
+
+// Whether an output is called so already: --output may name it too, or say the same twice.
+bool HasOutput(const graph::Graph& g, std::string_view name);
 
 // The problems of one model, all reported at once: the first kMost in words, the others by number.
 class Problems {

@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace whet::onnx {
@@ -120,11 +122,17 @@ StatusOr<std::string> ExternalData::Read(const onnx_schema::TensorProto& t, int6
   struct stat info{};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return InvalidArgument("external data '{}' is not a regular file", place.location);
+  if (files_.emplace(info.st_dev, info.st_ino).second) file_bytes_ += info.st_size;
   // Written without a sum, which could overflow.
   if (place.offset > info.st_size || wanted > info.st_size - place.offset)
     return InvalidArgument("external data '{}' has {} bytes, not the {} from {} on that are wanted",
                            place.location, static_cast<int64_t>(info.st_size), wanted,
                            place.offset);
+  if (wanted > 4 * file_bytes_ + kMaxSharedBytes - bytes_read_)
+    return ResourceExhausted(
+        "external data '{}': tensors name the same bytes again and again; the limit is {} bytes in "
+        "all for files of {} bytes",
+        place.location, 4 * file_bytes_ + kMaxSharedBytes, file_bytes_);
   std::string bytes(static_cast<size_t>(wanted), '\0');
   int64_t done = 0;
   while (done < wanted) {

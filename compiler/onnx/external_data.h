@@ -3,15 +3,19 @@
 // what it wants of them has to be there. Internal to compiler/onnx; one thread.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "compiler/onnx/onnx_schema.pb.h"
 #include "compiler/support/status.h"
 
 namespace whet::onnx {
 
-// What all tensors of a model may read together: many may name the same bytes of a file.
+// What all tensors of a model may read together: many may name the same bytes of a file, which is
+// read for each. Four times the files that are named, and some more where they are small.
 inline constexpr int64_t kMaxExternalBytes = int64_t{1} << 34;
+inline constexpr int64_t kMaxSharedBytes = int64_t{16} << 20;
 
 class ExternalData {
  public:
@@ -24,7 +28,8 @@ class ExternalData {
 
  private:
   std::string folder_;
-  int64_t bytes_read_ = 0;
+  std::set<std::pair<uint64_t, uint64_t>> files_;  // device and inode
+  int64_t bytes_read_ = 0, file_bytes_ = 0;
 };
 
 }  // namespace whet::onnx

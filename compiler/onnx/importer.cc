@@ -142,11 +142,9 @@ void Importer::Outputs() {
 
 void Importer::ExtraOutputs() {
   for (const std::string& name : options_.outputs) {
-    const bool own =
-        std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
-                    [&, &n = name](const graph::GraphOutput& o) { return o.name == n; });
     auto it = top_.values.find(name);
-    if (own || (it != top_.values.end() && it->second == kPoisoned)) continue;
+    if (frontend::HasOutput(graph_, name) || (it != top_.values.end() && it->second == kPoisoned))
+      continue;
     if (it != top_.values.end() && it->second >= 0) {
       builder_.Output(name, it->second);
       continue;
@@ -156,8 +154,10 @@ void Importer::ExtraOutputs() {
       if (v >= 0) tensors.push_back(known);
     }
     std::sort(tensors.begin(), tensors.end());
-    Problem(InvalidArgument("--output names '{}', which is no value of the model{}", name,
-                            Suggestion(name, tensors)));
+    Problem(InvalidArgument(
+        "--output names '{}', which is no value of the model{}; whet inspect MODEL --graph lists "
+        "them",
+        name, Suggestion(name, tensors)));
   }
 }
 

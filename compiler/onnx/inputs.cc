@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
@@ -17,15 +16,16 @@ namespace {
 using onnx_schema::TensorShapeProto;
 using onnx_schema::ValueInfoProto;
 
+// Some exporters write -1 for an extent that they leave open, others leave it out.
+bool Fixed(const TensorShapeProto::Dimension& d) { return d.has_dim_value() && d.dim_value() >= 0; }
+
 // "1,3,height,?"
 std::string DeclaredShape(const ValueInfoProto& v) {
   if (!v.type().tensor_type().has_shape()) return "unknown rank";
   std::string s;
   for (const auto& d : v.type().tensor_type().shape().dim()) {
     s += s.empty() ? "" : ",";
-    s += d.has_dim_value()       ? std::to_string(d.dim_value())
-         : d.dim_param().empty() ? "?"
-                                 : d.dim_param();
+    s += Fixed(d) ? std::to_string(d.dim_value()) : d.dim_param().empty() ? "?" : d.dim_param();
   }
   return s;
 }
@@ -34,14 +34,8 @@ std::string DeclaredShape(const ValueInfoProto& v) {
 std::string ExampleShape(const ValueInfoProto& v) {
   std::string s;
   for (const auto& d : v.type().tensor_type().shape().dim())
-    s += (s.empty() ? "" : ",") + std::to_string(d.has_dim_value() ? d.dim_value() : 1);
+    s += (s.empty() ? "" : ",") + std::to_string(Fixed(d) ? d.dim_value() : 1);
   return s.empty() ? "1" : s;
-}
-
-template <typename T>
-bool ReadNumber(std::string_view text, T* v) {
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), *v);
-  return failed == std::errc() && end == text.data() + text.size();
 }
 
 class Resolver {
@@ -51,7 +45,7 @@ class Resolver {
   // A dimension parameter that --bind gives a value.
   Status BindDimension(const std::string& name, const std::string& text) {
     int64_t v = 0;
-    if (!ReadNumber(std::string_view(text), &v) || v < 0)
+    if (!frontend::ReadNumber(text, &v) || v < 0)
       return InvalidArgument("--bind {}={}: dimension '{}' takes a number from 0", name, text,
                              name);
     bound_[name] = v;
@@ -69,7 +63,7 @@ class Resolver {
       shape.emplace();
       for (const auto& d : tensor.shape().dim()) {
         auto bound = bound_.find(d.dim_param());
-        shape->push_back(d.has_dim_value() ? std::max<int64_t>(d.dim_value(), 0)
+        shape->push_back(Fixed(d)                                          ? d.dim_value()
                          : bound != bound_.end() && !d.dim_param().empty() ? bound->second
                                                                            : -1);
       }
@@ -89,7 +83,7 @@ class Resolver {
     for (int i = 0; i < dims.size(); ++i) {
       const int64_t wanted = it->second[i];
       const TensorShapeProto::Dimension& d = dims.Get(i);
-      if (d.has_dim_value() && d.dim_value() != wanted) {
+      if (Fixed(d) && d.dim_value() != wanted) {
         return InvalidArgument("--shape {}={}: dimension {} of the input is {}, not {}", v.name(),
                                fmt::join(it->second, ","), i, d.dim_value(), wanted);
       }
@@ -128,13 +122,13 @@ class Resolver {
     for (int i = 0; i < dims.size(); ++i) {
       const auto& d = dims.Get(i);
       auto bound = bound_.find(d.dim_param());
-      if (d.has_dim_value()) {
+      if (Fixed(d)) {
         shape.push_back(d.dim_value());
       } else if (!d.dim_param().empty() && bound != bound_.end()) {
         shape.push_back(bound->second);
       } else {
         return InvalidArgument(
-            "dimension {} ('{}') of shape ({}) is symbolic; give its shape, for instance --shape "
+            "dimension {} ('{}') of shape ({}) is not fixed; give its shape, for instance --shape "
             "{}={}{}",
             i, d.dim_param().empty() ? "?" : d.dim_param(), DeclaredShape(v), v.name(),
             ExampleShape(v),
@@ -154,8 +148,10 @@ std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& i
                                      const ImportOptions& options, std::vector<Status>* problems) {
   Resolver resolver(options);
   std::set<std::string> known, dimensions;
+  std::vector<std::string> names;
   for (const ValueInfoProto* v : inputs) {
     known.insert(v->name());
+    names.push_back(v->name());
     for (const auto& d : v->type().tensor_type().shape().dim()) {
       if (!d.dim_param().empty()) dimensions.insert(d.dim_param());
     }
@@ -166,19 +162,17 @@ std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& i
       if (Status s = resolver.BindDimension(name, text); !s.ok()) problems->push_back(s);
       continue;
     }
-    std::vector<std::string> all(known.begin(), known.end());
+    std::vector<std::string> all = names;
     all.insert(all.end(), dimensions.begin(), dimensions.end());
     problems->push_back(InvalidArgument(
         "--bind names '{}', which is no input and no symbolic dimension{}; inputs: {}{}{}", name,
-        Suggestion(name, all), fmt::join(known, ", "),
-        dimensions.empty() ? "" : "; dimensions: ", fmt::join(dimensions, ", ")));
+        Suggestion(name, all), ListOf(names), dimensions.empty() ? "" : "; dimensions: ",
+        ListOf({dimensions.begin(), dimensions.end()})));
   }
-  std::string names;
-  for (const ValueInfoProto* v : inputs) names += (names.empty() ? "" : ", ") + v->name();
   for (const auto& [name, shape] : options.shapes) {
     if (!known.count(name))
-      problems->push_back(
-          InvalidArgument("--shape names '{}', which is no input; inputs: {}", name, names));
+      problems->push_back(InvalidArgument("--shape names '{}', which is no input{}; inputs: {}",
+                                          name, Suggestion(name, names), ListOf(names)));
   }
   for (const ValueInfoProto* v : inputs) {
     if (Status s = resolver.Bind(*v); !s.ok()) problems->push_back(s);

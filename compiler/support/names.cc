@@ -23,11 +23,21 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+constexpr size_t kMostListed = 20;
+
 }  // namespace
+
+std::string ListOf(const std::vector<std::string>& names) {
+  const size_t shown = names.size() <= kMostListed + 1 ? names.size() : kMostListed;
+  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
 
 std::string Suggestion(std::string_view given, const std::vector<std::string>& known) {
   const std::string* best = nullptr;
-  size_t least = 3;  // more changes than that are another word
+  // More changes than two are another word, and so is a word of which nothing is left.
+  size_t least = std::min<size_t>(3, given.size());
   for (const std::string& k : known) {
     if (const size_t d = Distance(given, k); d < least) {
       least = d;

@@ -19,4 +19,7 @@ inline constexpr const char* kDeviceKeyRule = "1 to 64 letters, digits, '.', '_'
 // " (did you mean '--threads'?)" when one of `known` is close to `given`, else "".
 std::string Suggestion(std::string_view given, const std::vector<std::string>& known);
 
+// "a, b, c", or "a, b and 7 more" where they are too many to be read.
+std::string ListOf(const std::vector<std::string>& names);
+
 }  // namespace whet

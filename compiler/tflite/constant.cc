@@ -12,14 +12,18 @@ StatusOr<DType> DTypeOf(fb::TensorType t) {
     case fb::TensorType::FLOAT64: return DType::kF64;
     case fb::TensorType::INT8: return DType::kI8;
     case fb::TensorType::UINT8: return DType::kU8;
+    case fb::TensorType::INT16: return DType::kI16;
+    case fb::TensorType::UINT16: return DType::kU16;
     case fb::TensorType::INT32: return DType::kI32;
+    case fb::TensorType::UINT32: return DType::kU32;
     case fb::TensorType::INT64: return DType::kI64;
+    case fb::TensorType::UINT64: return DType::kU64;
     case fb::TensorType::BOOL: return DType::kBool;
     default: break;
   }
   const std::string name = fb::EnumNameTensorType(t);
   return Unimplemented(
-      "element type {} is not supported; f32, f64, f16, i8, u8, i32, i64 and bool "
+      "element type {} is not supported; f16, f32, f64, bool and integers of 8, 16, 32 and 64 bits "
       "are",
       name.empty() ? std::to_string(static_cast<int>(t)) : name);
 }
@@ -31,26 +35,27 @@ StatusOr<Quantization> QuantizationOf(const fb::Tensor& t) {
   if (from->details_type() != fb::Details::NONE)
     return Unimplemented("custom quantization is not supported");
   if (from->scale() == nullptr || from->scale()->size() == 0) return q;
+  // Before anything is copied: many tensors may refer to the same long lists.
+  const size_t scales = from->scale()->size();
+  const size_t zeros = from->zero_point() == nullptr ? 0 : from->zero_point()->size();
+  if (zeros != 0 && zeros != scales)
+    return InvalidArgument("{} zero points for {} scales", zeros, scales);
+  if (scales > 1) {
+    WHET_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(t));
+    q.axis = from->quantized_dimension();
+    if (q.axis < 0 || q.axis >= static_cast<int64_t>(shape.size()) ||
+        shape[q.axis] != static_cast<int64_t>(scales))
+      return InvalidArgument("{} scales for dimension {} of rank {}", scales, q.axis, shape.size());
+  }
   q.scale.assign(from->scale()->begin(), from->scale()->end());
   for (double s : q.scale) {
     if (!std::isfinite(s) || s <= 0) return InvalidArgument("quantization scale {}", s);
   }
-  if (const auto* zero = from->zero_point(); zero != nullptr && zero->size() > 0) {
-    // By bytes: that elements of 8 bytes are aligned is nothing the verifier looks at.
-    q.zero_point.resize(zero->size());
-    std::memcpy(q.zero_point.data(), zero->Data(), q.zero_point.size() * sizeof(int64_t));
-  }
-  if (q.zero_point.empty()) q.zero_point.assign(q.scale.size(), 0);
-  if (q.zero_point.size() != q.scale.size())
-    return InvalidArgument("{} zero points for {} scales", q.zero_point.size(), q.scale.size());
+  q.zero_point.assign(scales, 0);
+  // By bytes: that elements of 8 bytes are aligned is nothing the verifier looks at.
+  if (zeros != 0)
+    std::memcpy(q.zero_point.data(), from->zero_point()->Data(), zeros * sizeof(int64_t));
   q.axis = from->quantized_dimension();
-  if (q.scale.size() > 1) {
-    WHET_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(t));
-    if (q.axis < 0 || q.axis >= static_cast<int64_t>(shape.size()) ||
-        shape[q.axis] != static_cast<int64_t>(q.scale.size()))
-      return InvalidArgument("{} scales for dimension {} of rank {}", q.scale.size(), q.axis,
-                             shape.size());
-  }
   return q;
 }
 

@@ -9,6 +9,8 @@
 namespace whet::tflite {
 namespace {
 
+constexpr int64_t kMaxListed = 4096;  // of axes, sizes, shapes and the like
+
 Shape WithLeadingOnes(const Shape& s) {
   Shape four(4, 1);
   std::copy(s.begin(), s.end(), four.end() - static_cast<int64_t>(s.size()));
@@ -34,6 +36,13 @@ Status OpContext::Need(int at_least, int at_most, int outputs) const {
   return OkStatus();
 }
 
+bool OpContext::IsConst(int i) const {
+  if (!Has(i)) return false;
+  const TensorState& t = *in_[i];
+  if (t.computed()) return t.file != kNoValue && builder.graph().constant(t.file) != nullptr;
+  return t.data != nullptr || t.shape == Shape{0};
+}
+
 StatusOr<graph::ConstantPtr> OpContext::ConstOf(int i) const {
   const TensorState& t = *in_[i];
   if (t.file != kNoValue && builder.graph().constant(t.file))
@@ -49,15 +58,17 @@ StatusOr<graph::ConstantPtr> OpContext::ConstOf(int i) const {
 
 StatusOr<std::vector<int64_t>> OpContext::ConstInts(int i, std::string_view what) const {
   WHET_CHECK(Has(i));
-  auto c = ConstOf(i);
-  if (!c.ok() && c.status().code() != absl::StatusCode::kNotFound) return c.status();
-  if (!c.ok()) return Unimplemented("{} (input {}) must be a constant", what, i);
-  if (IsFloat((*c)->dtype()))
+  if (!IsConst(i)) return Unimplemented("{} (input {}) must be a constant", what, i);
+  if (IsFloat(dtype(i)))
     return InvalidArgument("{} (input {}) is {}, not an integer", what, i,
-                           whet::ToString((*c)->dtype()));
-  if ((*c)->num_elements() > 65536)
-    return InvalidArgument("{} (input {}) has {} elements", what, i, (*c)->num_elements());
-  return (*c)->Ints();
+                           whet::ToString(dtype(i)));
+  // Before it is read: many operators may name the same weights.
+  const int64_t n = graph::TensorType::Of(dtype(i), shape(i)).num_elements();
+  if (n > kMaxListed)
+    return InvalidArgument("{} (input {}) has {} elements; the limit is {}", what, i, n,
+                           kMaxListed);
+  WHET_ASSIGN_OR_RETURN(const graph::ConstantPtr c, ConstOf(i));
+  return c->Ints();
 }
 
 Shape OpContext::shape(int i) const {

@@ -29,7 +29,8 @@ struct TensorState {
   Quantization quantization;
   const flatbuffers::Vector<uint8_t>* data = nullptr;  // of a constant
   ValueId file = kNoValue, channels_first = kNoValue;  // the value, in either order or both
-  bool poisoned = false;  // an operator before it has a problem: what reads it is not reported
+  bool poisoned = false;   // an operator before it has a problem: what reads it is not reported
+  int64_t output_of = -1;  // the operator that names it as an output, by number
 
   bool computed() const { return file != kNoValue || channels_first != kNoValue; }
 };
@@ -67,7 +68,7 @@ class OpContext {
   DType out_dtype(int o) const { return out_[o]->dtype; }
   const std::string& out_name(int o) const { return out_[o]->name; }
   const Quantization& quantization(int i) const { return in_[i]->quantization; }
-  bool IsConst(int i) const { return Has(i) && ConstOf(i).ok(); }
+  bool IsConst(int i) const;  // does not read it
   StatusOr<graph::ConstantPtr> ConstOf(int i) const;
   StatusOr<std::vector<int64_t>> ConstInts(int i, std::string_view what) const;
   Shape shape(int i) const;  // in file order; the actual one, whatever the file declares

@@ -80,17 +80,36 @@ class Importer {
     scope->tensors.resize(SizeOfVector(tensors));
     for (size_t i = 0; i < scope->tensors.size(); ++i) {
       const fb::Tensor& t = *tensors->Get(static_cast<uint32_t>(i));
+      WHET_RETURN_IF_ERROR(CheckSize(t, i));
       TensorState& state = scope->tensors[i];
       state.name = TensorName(t, i);
       state.problem = DescribeTensor(t, &state);
       const auto* signature = t.shape_signature();
-      for (uint32_t d = 0; d < SizeOfVector(signature); ++d) {
+      for (uint32_t d = 0; d < std::min<size_t>(SizeOfVector(signature), graph::kMaxRank); ++d) {
         if (signature->Get(d) >= 0) continue;
         scope->check_shapes = false;
         state.open.push_back(d);
       }
     }
     scope->check_shapes &= options_.shapes.empty();
+    return OkStatus();
+  }
+
+  // Of the description in memory, before it is made. It is less than eight times what a file has
+  // where each tensor has its own.
+  Status CheckSize(const fb::Tensor& t, size_t index) {
+    const uint32_t name = t.name() == nullptr ? 0 : t.name()->size();
+    if (name > kMaxName)
+      return ResourceExhausted("the name of tensor {} has {} bytes; the limit is {}", index, name,
+                               kMaxName);
+    const uint32_t scales =
+        t.quantization() == nullptr ? 0 : SizeOfVector(t.quantization()->scale());
+    described_bytes_ += static_cast<int64_t>(sizeof(TensorState)) + name + int64_t{16} * scales;
+    if (described_bytes_ > kMaxDescribedBytes + 8 * file_bytes_)
+      return ResourceExhausted(
+          "its tensors, those of each branch taken counted, have names and scales of more than {} "
+          "bytes, the limit for a file of {} bytes",
+          kMaxDescribedBytes + 8 * file_bytes_, file_bytes_);
     return OkStatus();
   }
 
@@ -117,11 +136,9 @@ class Importer {
 
   Status Inputs(Scope* scope) {
     const auto* inputs = scope->from->inputs();
-    std::string names;
     std::set<std::string> known;
     for (uint32_t i = 0; i < SizeOfVector(inputs); ++i) {
       WHET_ASSIGN_OR_RETURN(TensorState * t, At(scope, inputs->Get(i)));
-      names += (names.empty() ? "" : ", ") + t->name;
       if (!known.insert(t->name).second || t->computed()) {
         Problem(InvalidArgument("two inputs are called '{}'", t->name));
         continue;
@@ -132,11 +149,13 @@ class Importer {
         t->poisoned = true;
       }
     }
+    const std::vector<std::string> all(known.begin(), known.end());
+    const std::string names = ListOf(all);
     for (const auto& [name, shape] : options_.shapes) {
       if (!known.count(name))
-        Problem(InvalidArgument("--shape names '{}', which is no input; inputs: {}", name, names));
+        Problem(InvalidArgument("--shape names '{}', which is no input{}; inputs: {}", name,
+                                Suggestion(name, all), names));
     }
-    const std::vector<std::string> all(known.begin(), known.end());
     for (const auto& [name, value] : options_.bind) {
       if (!known.count(name))
         Problem(InvalidArgument("--bind names '{}', which is no input{}; inputs: {}", name,
@@ -162,7 +181,8 @@ class Importer {
     if (auto bound = options_.bind.find(t->name); bound != options_.bind.end()) {
       auto value = frontend::BoundValue(t->dtype, bound->second, t->shape);
       if (!value.ok())
-        return Annotate(value.status(), fmt::format("--bind {}", bound->second.substr(0, 100)));
+        return Annotate(value.status(),
+                        fmt::format("--bind {}={}", t->name, bound->second.substr(0, 100)));
       t->file = builder_.Constant(t->name, *std::move(value));
       return OkStatus();
     }
@@ -176,17 +196,25 @@ class Importer {
     const auto* operators = scope->from->operators();
     for (uint32_t i = 0; i < SizeOfVector(operators); ++i) {
       if (++operator_count_ > kMaxOperators)
-        return ResourceExhausted("more than {} operators", kMaxOperators);
+        return ResourceExhausted("more than {} operators, those of each branch taken counted",
+                                 kMaxOperators);
+      const fb::Operator& op = *operators->Get(i);
+      operand_count_ += int64_t{SizeOfVector(op.inputs())} + SizeOfVector(op.outputs());
+      if (operand_count_ > kMaxAllOperands)
+        return ResourceExhausted("more than {} inputs and outputs of all operators together",
+                                 kMaxAllOperands);
       const size_t before = graph_.values.size();
-      Status s = OneOperator(scope, *operators->Get(i), i, depth);
+      Status s = OneOperator(scope, op, i, depth);
       for (size_t v = before; v < graph_.values.size(); ++v) {
         if (graph_.values[v].constant)
           created_bytes_ += static_cast<int64_t>(graph_.values[v].constant->bytes().size());
       }
       // The file's own constants, in another order or type, are four times its size at most.
       if (created_bytes_ > kMaxCreatedBytes + 4 * file_bytes_)
-        return ResourceExhausted("constants computed at import exceed the limit of {} bytes",
-                                 kMaxCreatedBytes);
+        return ResourceExhausted(
+            "constants computed at import take more than {} bytes, the limit for a file of {} "
+            "bytes",
+            kMaxCreatedBytes + 4 * file_bytes_, file_bytes_);
       if (!s.ok() && s.code() != absl::StatusCode::kCancelled) Problem(std::move(s));
     }
     return OkStatus();
@@ -244,14 +272,19 @@ class Importer {
   }
 
   Status Tensors(Scope* scope, const fb::Operator& op, std::vector<TensorState*>* in,
-                 std::vector<TensorState*>* out) {
+                 std::vector<TensorState*>* out) const {
+    for (const auto& [what, n] : {std::pair("inputs", SizeOfVector(op.inputs())),
+                                  std::pair("outputs", SizeOfVector(op.outputs()))}) {
+      if (n > kMaxOperands)
+        return ResourceExhausted("{} {}; the limit is {}", n, what, kMaxOperands);
+    }
     for (uint32_t i = 0; i < SizeOfVector(op.outputs()); ++i) {
       WHET_ASSIGN_OR_RETURN(TensorState * t, At(scope, op.outputs()->Get(i)));
-      if (t->computed() || t->data != nullptr ||
-          std::find(out->begin(), out->end(), t) != out->end())
+      if (t->computed() || t->data != nullptr || t->output_of == operator_count_)
         return InvalidArgument(
             "it computes '{}', which is an input, a constant, or computed already", t->name);
       if (!t->problem.ok()) return Annotate(t->problem, fmt::format("tensor '{}'", t->name));
+      t->output_of = operator_count_;
       out->push_back(t);
     }
     for (uint32_t i = 0; i < SizeOfVector(op.inputs()); ++i) {
@@ -340,13 +373,13 @@ class Importer {
       }
     }
     if (SizeOfVector(outputs) == 0) Problem(InvalidArgument("the model has no outputs"));
-    ExtraOutputs(scope, seen);
+    ExtraOutputs(scope);
   }
 
   // --output: values by the names of their tensors, the first one of each.
-  void ExtraOutputs(Scope* scope, const std::unordered_set<std::string>& own) {
+  void ExtraOutputs(Scope* scope) {
     for (const std::string& name : options_.outputs) {
-      if (own.count(name)) continue;
+      if (frontend::HasOutput(graph_, name)) continue;
       std::vector<std::string> known;
       const TensorState* found = nullptr;
       for (const TensorState& t : scope->tensors) {
@@ -355,8 +388,10 @@ class Importer {
         if (found == nullptr && t.name == name) found = &t;
       }
       if (found == nullptr) {
-        Problem(InvalidArgument("--output names '{}', which is no value of the model{}", name,
-                                Suggestion(name, known)));
+        Problem(InvalidArgument(
+            "--output names '{}', which is no value of the model{}; whet inspect MODEL --graph "
+            "lists them",
+            name, Suggestion(name, known)));
         continue;
       }
       auto v = Result(scope, static_cast<int32_t>(found - scope->tensors.data()));
@@ -378,8 +413,8 @@ class Importer {
   graph::GraphBuilder builder_;
   flatbuffers::FlatBufferBuilder empty_;
   frontend::Problems problems_;
-  int64_t operator_count_ = 0, tensor_count_ = 0;
-  int64_t created_bytes_ = 0;
+  int64_t operator_count_ = 0, tensor_count_ = 0, operand_count_ = 0;
+  int64_t created_bytes_ = 0, described_bytes_ = 0;
   bool unsupported_ = false;
 };
 

@@ -21,6 +21,9 @@ Status LowerReshape(OpContext& c, const char*) {
     WHET_ASSIGN_OR_RETURN(shape, c.ConstInts(1, "shape"));
   } else {
     WHET_ASSIGN_OR_RETURN(const auto* o, c.Options(c.op.options_as_Reshape()));
+    if (o->new_shape() != nullptr && o->new_shape()->size() > graph::kMaxRank)
+      return ResourceExhausted("a shape of rank {}; the limit is {}", o->new_shape()->size(),
+                               graph::kMaxRank);
     if (o->new_shape() != nullptr) shape.assign(o->new_shape()->begin(), o->new_shape()->end());
   }
   int64_t elements = 1, known = 1;
@@ -47,6 +50,9 @@ Status LowerSqueeze(OpContext& c, const char*) {
   const Shape x = c.shape(0);
   std::vector<bool> drop(x.size(), false);
   const bool all = o == nullptr || o->squeeze_dims() == nullptr || o->squeeze_dims()->size() == 0;
+  if (!all && o->squeeze_dims()->size() > graph::kMaxRank)
+    return ResourceExhausted("{} dimensions to squeeze; the limit is {}", o->squeeze_dims()->size(),
+                             graph::kMaxRank);
   for (size_t d = 0; all && d < x.size(); ++d) drop[d] = x[d] == 1;
   for (size_t i = 0; !all && i < o->squeeze_dims()->size(); ++i) {
     WHET_ASSIGN_OR_RETURN(const int64_t axis,
@@ -87,18 +93,19 @@ Status LowerConcatenation(OpContext& c, const char*) {
   WHET_ASSIGN_OR_RETURN(const auto* o, c.Options(c.op.options_as_Concatenation()));
   WHET_ASSIGN_OR_RETURN(int64_t axis, c.Axis(o->axis(), c.rank(0)));
   const Order order = c.PreferredOrder();
+  // An activation is one of real numbers: 0 is not where stored integers have it.
+  const bool moves = o->activation() == fb::Activation::NONE;
   std::vector<ValueId> in;
   for (int i = 0; i < c.num_inputs(); ++i) {
     if (!c.Has(i)) return InvalidArgument("input {} is missing", i);
     if (c.rank(i) != c.rank(0))
       return InvalidArgument("input {} has rank {}, not {}", i, c.rank(i), c.rank(0));
-    WHET_ASSIGN_OR_RETURN(const ValueId v, c.Moved(i, order));
+    WHET_ASSIGN_OR_RETURN(const ValueId v, moves ? c.Moved(i, order) : c.Real(i, order));
     in.push_back(v);
   }
   if (order == Order::kChannelsFirst) axis = kChannelsFirstAxis[axis];
   WHET_ASSIGN_OR_RETURN(ValueId y, c.Emit("Concat", in, {{"axis", axis}}));
-  WHET_ASSIGN_OR_RETURN(y, c.Activate(y, o->activation()));
-  return c.SetMoved(0, y, order);
+  return moves ? c.SetMoved(0, y, order) : c.Finish(y, order, o->activation());
 }
 
 Status LowerPack(OpContext& c, const char*) {

@@ -40,6 +40,14 @@ int TestTflite::Quantized(std::string_view name, const std::vector<int>& shape, 
   return Add(name, shape, type, data, q.Finish());
 }
 
+int TestTflite::SamePlace(int tensor, int times) {
+  auto& all = subgraphs_.back().tensors;
+  const auto first = static_cast<int>(all.size());
+  const auto place = all[static_cast<size_t>(tensor)];
+  all.insert(all.end(), static_cast<size_t>(times), place);
+  return first;
+}
+
 int TestTflite::Bytes(std::string_view name, const std::vector<int>& shape, fb::TensorType type,
                       std::string data) {
   return Add(name, shape, type, data);
@@ -78,6 +86,14 @@ TestTflite& TestTflite::Op(fb::BuiltinOperator code, const std::vector<int>& inp
   const auto in = builder_.CreateVector(inputs), out = builder_.CreateVector(outputs);
   subgraphs_.back().operators.push_back(
       fb::CreateOperator(builder_, index, in, out, type, options));
+  return *this;
+}
+
+TestTflite& TestTflite::OpsAt(fb::BuiltinOperator code, flatbuffers::Offset<fb::Operator> table,
+                              int times) {
+  codes_.insert(codes_.begin(), code);
+  auto& all = subgraphs_.back().operators;
+  all.insert(all.end(), static_cast<size_t>(times), table);
   return *this;
 }
 

@@ -29,6 +29,9 @@ class TestTflite {
   int Quantized(std::string_view name, const std::vector<int>& shape,
                 tflite_schema::TensorType type, const std::vector<float>& scales,
                 const std::vector<int64_t>& zero_points, int axis = 0, std::string data = {});
+  // As many more tensors, all in the same place of the file: it is little larger for them. The
+  // number of the first.
+  int SamePlace(int tensor, int times);
   int Floats(std::string_view name, const std::vector<int>& shape, const std::vector<float>& data);
   int Ints(std::string_view name, const std::vector<int>& shape, const std::vector<int32_t>& data);
   int Bytes(std::string_view name, const std::vector<int>& shape, tflite_schema::TensorType type,
@@ -40,6 +43,9 @@ class TestTflite {
                  const std::vector<int>& outputs,
                  tflite_schema::Options type = tflite_schema::Options::NONE,
                  flatbuffers::Offset<void> options = 0);
+  // One operator's table (of operator code `code`, the first), as many times over.
+  TestTflite& OpsAt(tflite_schema::BuiltinOperator code,
+                    flatbuffers::Offset<tflite_schema::Operator> table, int times);
   TestTflite& Inputs(const std::vector<int>& tensors);
   TestTflite& Outputs(const std::vector<int>& tensors);
   int NextSubgraph();  // what follows belongs to it; its number

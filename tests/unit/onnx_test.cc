@@ -116,7 +116,25 @@ TEST(ImportTest, SymbolicDimensionsNeedAShape) {
   EXPECT_THAT(ErrorOf(m, options), HasSubstr("the input has 4 dimensions"));
   options.shapes = {{"imgae", {2}}};
   EXPECT_THAT(ErrorOf(m, options),
-              HasSubstr("--shape names 'imgae', which is no input; inputs: image, mask"));
+              HasSubstr("--shape names 'imgae', which is no input (did you mean 'image'?); inputs: "
+                        "image, mask"));
+}
+
+// Some exporters write -1 for what they leave open.
+TEST(ImportTest, NegativeDimensionsAreOpen) {
+  TestModel m(13);
+  m.Input("x", {-1, 3});
+  m.Node("Relu", {"x"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(ErrorOf(m), AllOf(HasSubstr("dimension 0 ('?') of shape (?,3) is not fixed"),
+                                HasSubstr("--shape x=1,3")));
+  ImportOptions options;
+  options.shapes["x"] = {5, 3};
+  const graph::Graph g = Import(m, options);
+  EXPECT_EQ(g.type(g.outputs[0].value).shape, (std::vector<int64_t>{5, 3}));
+  options.shapes.clear();
+  options.bind["x"] = "1,2,3";
+  EXPECT_THAT(ErrorOf(m, options), HasSubstr("its shape has symbolic dimensions"));
 }
 
 TEST(ImportTest, UnsupportedOperatorsAreAllNamed) {
@@ -315,6 +333,23 @@ TEST(ExternalDataTest, OffsetAndLengthAreBounded) {
   EXPECT_THAT(error(huge), HasSubstr("external data of more than"));
 }
 
+TEST(ExternalDataTest, TheSameBytesAreNotReadAgainAndAgain) {
+  const TempDir dir;
+  dir.File("w.bin", std::string(1 << 20, '\0'));
+  auto model = [&](int tensors) {
+    ExternalModel m("w.bin", "0", "");
+    auto* graph = m.model.proto().mutable_graph();
+    graph->mutable_initializer(0)->set_dims(0, 1 << 18);
+    for (int i = 1; i < tensors; ++i) {
+      *graph->add_initializer() = graph->initializer(0);
+      graph->mutable_initializer(i)->set_name("w" + std::to_string(i));
+    }
+    return Message(ImportFile(dir.File("m.onnx", m.model.Serialize())).status());
+  };
+  EXPECT_THAT(model(20), Not(HasSubstr("again and again")));  // 4 x 1 MiB, and 16 MiB
+  EXPECT_THAT(model(21), HasSubstr("20971520 bytes in all for files of 1048576 bytes"));
+}
+
 TEST(BindTest, InputsBecomeConstants) {
   auto model = [](DType t, const std::vector<std::string>& dims) {
     TestModel m(13);
@@ -336,6 +371,16 @@ TEST(BindTest, InputsBecomeConstants) {
     return text.substr(at, text.find('\n', at) - at);
   };
   EXPECT_EQ(bound(DType::kI64, {}, "9007199254740993"), "i64[] = [9007199254740993]");
+  // No double holds these.
+  EXPECT_EQ(bound(DType::kU64, {}, "9007199254740993"), "u64[] = [9007199254740993]");
+  ImportOptions most;
+  most.bind = {{"v", "18446744073709551615"}, {"n", "7"}};
+  const graph::Graph g = Import(model(DType::kU64, {}), most);
+  ASSERT_NE(g.constant(g.outputs[0].value), nullptr);
+  EXPECT_EQ(g.constant(g.outputs[0].value)->bytes(), std::string(8, '\xff'));
+  EXPECT_THAT(bound(DType::kU64, {}, "-1"), HasSubstr("-1 does not fit u64"));
+  EXPECT_THAT(bound(DType::kU64, {}, "18446744073709551616"),
+              HasSubstr("is not an integer within"));
   EXPECT_EQ(bound(DType::kI64, {"3"}, "1,-2,3"), "i64[3] = [1,-2,3]");
   EXPECT_EQ(bound(DType::kI64, {"k"}, "[4,5]"), "i64[2] = [4,5]");
   EXPECT_EQ(bound(DType::kF32, {"2"}, "0.5"), "f32[2] = [0.5,0.5]");
@@ -361,13 +406,14 @@ TEST(ExtraOutputsTest, IntermediateValuesAreGivenOut) {
   m.Node("Neg", {"hidden"}, {"y"});
   m.Output("y");
   ImportOptions options;
-  options.outputs = {"hidden", "y"};
+  options.outputs = {"hidden", "y", "hidden"};
   const graph::Graph g = Import(m, options);
   ASSERT_EQ(g.outputs.size(), 2u);
   EXPECT_EQ(g.outputs[1].name, "hidden");
   options.outputs = {"hiden"};
   EXPECT_THAT(ErrorOf(m, options),
-              AllOf(HasSubstr("--output names 'hiden'"), HasSubstr("did you mean 'hidden'?")));
+              AllOf(HasSubstr("--output names 'hiden'"), HasSubstr("did you mean 'hidden'?"),
+                    HasSubstr("whet inspect MODEL --graph lists them")));
 }
 
 TEST(FoldOnDemandTest, LargeConstantsAreEvaluatedWhereTheyAreAskedFor) {
