@@ -1,5 +1,7 @@
 #include "compiler/driver/artifact_io.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -9,6 +11,7 @@
 
 #include "compiler/driver/names.h"
 #include "compiler/support/half.h"
+#include "compiler/support/names.h"
 #include "compiler/support/rng.h"
 #include "deploy/runtime/npy.h"
 
@@ -134,15 +137,16 @@ Status ParseShape(const std::string& text, std::vector<ShapeSet>* sets,
     return InvalidArgument(
         "--shape '{}' is not NAME=D,D,...; write for example --shape x=1,3,224,224", text);
   std::vector<int64_t> dims;
-  for (std::string_view rest = std::string_view(text).substr(eq + 1); !rest.empty();) {
+  for (std::string_view rest = std::string_view(text).substr(eq + 1);;) {
     const size_t comma = std::min(rest.find_first_of(",x"), rest.size());
     int64_t d = 0;
     const auto [end, failed] = std::from_chars(rest.data(), rest.data() + comma, d);
-    if (failed != std::errc() || end != rest.data() + comma || d < 1)
-      return InvalidArgument("--shape '{}': '{}' is not a dimension (a number from 1)", text,
+    if (failed != std::errc() || end != rest.data() + comma || d < 0)
+      return InvalidArgument("--shape '{}': '{}' is not a dimension (a number from 0)", text,
                              rest.substr(0, comma));
     dims.push_back(d);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (comma == rest.size()) break;
+    rest.remove_prefix(comma + 1);
   }
   const std::string name = text.substr(0, eq);
   if (!named->insert(name).second) {
@@ -158,7 +162,14 @@ Status ParseShape(const std::string& text, std::vector<ShapeSet>* sets,
 std::string InputList(const Model& model) {
   std::vector<std::string> all;
   for (const whet_tensor& t : model.inputs()) all.push_back(Describe(t));
-  return Join(all);
+  return ListOf(all);
+}
+
+// Those of every set of shapes.
+std::string InputLists(const Model& artifact) {
+  std::string lists = InputList(artifact);
+  for (const auto& set : artifact.variants()) lists += "; or " + InputList(*set);
+  return lists;
 }
 
 // The input that a --input argument means, and its file. An input's name may contain '=': the
@@ -296,6 +307,7 @@ Buffers::Buffers(const Model& model) {
 Status FillInputs(const Model& model, const std::vector<std::string>& specs,
                   const std::string& preprocess, MissingInputs missing, Buffers* buffers,
                   uint64_t seed) {
+  if (!preprocess.empty()) WHET_RETURN_IF_ERROR(ParsePreprocess(preprocess).status());
   const auto inputs = model.inputs();
   std::vector<bool> given(inputs.size());
   for (const std::string& spec : specs) {
@@ -339,7 +351,7 @@ StatusOr<std::shared_ptr<const Model>> SetOfShapes(const std::shared_ptr<const M
   shapes_in(*artifact);
   if (!left.empty())
     return InvalidArgument("--shape: the model has no input '{}'; it has {}", left.begin()->first,
-                           InputList(*artifact));
+                           InputLists(*artifact));
   if (auto m = Model::ForShapes(artifact, wanted, &error)) return m;
   for (const auto& v : artifact->variants()) {
     shapes_in(*v);
@@ -347,6 +359,25 @@ StatusOr<std::shared_ptr<const Model>> SetOfShapes(const std::shared_ptr<const M
     if (auto m = Model::ForShapes(artifact, wanted, &ignored)) return m;
   }
   return InvalidArgument("{}", error);
+}
+
+// An artifact's shapes are as large as somebody has asked for.
+Status CheckMemory(const Model& model) {
+  double bytes = 0;
+  for (const whet_tensor& t : model.inputs()) bytes += static_cast<double>(t.bytes);
+  for (const whet_tensor& t : model.outputs()) bytes += static_cast<double>(t.bytes);
+  const double here =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  // The second: a limit on this process.
+  const bool fits =
+      bytes < here &&
+      std::unique_ptr<char, decltype(&std::free)>(
+          static_cast<char*>(std::malloc(static_cast<size_t>(bytes) + 1)), std::free) != nullptr;
+  if (fits) return OkStatus();
+  return ResourceExhausted(
+      "'{}': inputs and outputs take {}, more than there is ({} in this machine); compile it for "
+      "smaller shapes",
+      model.desc().name, BytesText(bytes), BytesText(here));
 }
 
 StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact,
@@ -357,16 +388,15 @@ StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact
   sets.insert(sets.end(), artifact->variants().begin(), artifact->variants().end());
   Status first = OkStatus();
   for (const auto& set : sets) {
+    WHET_RETURN_IF_ERROR(CheckMemory(*set));
     FilledModel filled{set, Buffers(*set)};
     const Status s = FillInputs(*set, specs, preprocess, missing, &filled.buffers, seed);
     if (s.ok()) return filled;
     if (first.ok()) first = s;
   }
   if (sets.size() == 1) return first;
-  std::string known;
-  for (const auto& set : sets) known += (known.empty() ? "" : "; ") + InputList(*set);
   return Status(first.code(), fmt::format("{}; the artifact is for these sets of inputs: {}",
-                                          Message(first), known));
+                                          Message(first), InputLists(*artifact)));
 }
 
 StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,

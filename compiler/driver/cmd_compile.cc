@@ -7,6 +7,7 @@
 
 #include "compiler/driver/interrupt.h"
 #include "compiler/driver/model_flags.h"
+#include "compiler/driver/output_file.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
 
@@ -47,7 +48,12 @@ class CompileVerb : public Verb {
     WatchInterrupts();
     WHET_RETURN_IF_ERROR(model_.Resolve());
     if (output_.empty())
-      return InvalidArgument("-o FILE is missing: where to write the shared library");
+      return InvalidArgument("-o FILE is missing: where to write the shared library{}",
+                             model_.options.extra_outputs.empty()
+                                 ? ""
+                                 : "; --output names values of the model, not the file");
+    WHET_RETURN_IF_ERROR(CheckNotRead(output_, {model_.options.model, model_.options.db}));
+    WHET_RETURN_IF_ERROR(CheckReplaceable(output_));
     CompileOptions options;
     static_cast<ModelOptions&>(options) = model_.options;
     options.output = output_;

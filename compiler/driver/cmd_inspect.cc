@@ -66,13 +66,16 @@ class InspectVerb : public Verb {
 
  private:
   Status Go() {
-    const std::string head = frontend::ReadHead(model_flags_.options.model, 16);
-    if (head.substr(0, 4) ==
+    const std::string& file = model_flags_.options.model;
+    const std::string head = frontend::ReadHead(file, 16);
+    const bool artifact = head.starts_with(
         "\x7f"
-        "ELF")
-      return InspectArtifact();
-    if (head.substr(0, 15) == "SQLite format 3") return InspectLog();
-    return InspectOnnx();
+        "ELF");
+    if (!artifact && !head.starts_with("SQLite format 3")) return InspectModelFile();
+    if (const std::string flag = model_flags_.GivenForModels(); !flag.empty())
+      return InvalidArgument("{} is for models; '{}' is {}", flag, file,
+                             artifact ? "a compiled model" : "a tuning log");
+    return artifact ? InspectArtifact() : InspectLog();
   }
 
   Status InspectArtifact() const {
@@ -129,14 +132,17 @@ class InspectVerb : public Verb {
     return WriteJson(json_, json);
   }
 
-  Status InspectOnnx() {
+  Status InspectModelFile() {
     WHET_RETURN_IF_ERROR(model_flags_.Resolve());
     WHET_ASSIGN_OR_RETURN(const ModelInfo info, InspectModel(model_flags_.options));
     Json tasks = Json::array();
     for (const TaskInfo& t : info.tasks) tasks.push_back(TaskJson(t));
+    Json further = Json::array();
+    for (const auto& inputs : info.further_inputs) further.push_back(ValuesJson(inputs));
     Json json = {{"kind", "model"},
                  {"inputs", ValuesJson(info.inputs)},
                  {"outputs", ValuesJson(info.outputs)},
+                 {"further_inputs", further},
                  {"nodes", info.nodes},
                  {"parameter_bytes", info.parameter_bytes},
                  {"flops", info.flops},
@@ -146,15 +152,19 @@ class InspectVerb : public Verb {
     if (model_flags_.options.graph_text)
       json["graph"] = {{"before", info.graph_before}, {"after", info.graph_after}};
     if (TextWanted(json_)) {
-      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP, {} kernels\n", info.nodes,
+      const std::string of_all =
+          further.empty() ? "" : fmt::format(" for {} sets of shapes together", further.size() + 1);
+      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP, {} kernels{}\n", info.nodes,
                  BytesText(static_cast<double>(info.parameter_bytes)),
-                 static_cast<double>(info.flops) * 1e-6, info.kernels);
+                 static_cast<double>(info.flops) * 1e-6, info.kernels, of_all);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
+      for (const Json& inputs : further) PrintValues("or input", inputs);
       fmt::print("plan     {}\n", PlanText(info.plan));
       if (model_flags_.options.graph_text) {
-        fmt::print("\n# as imported\n{}\n# after the passes\n{}", info.graph_before,
-                   info.graph_after);
+        const char* first = further.empty() ? "" : ", for the first set of shapes";
+        fmt::print("\n# as imported{}\n{}\n# after the passes{}\n{}", first, info.graph_before,
+                   first, info.graph_after);
       } else {
         PrintTasks(info.tasks);
       }

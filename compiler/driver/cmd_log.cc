@@ -1,14 +1,17 @@
 // whet log: look into a tuning log, move it between files.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/log_view.h"
+#include "compiler/driver/output_file.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
 
@@ -51,6 +54,8 @@ class LogVerb : public Verb {
 
  private:
   Status Go(bool* sound) {
+    if (!file_.empty() && action_ != "import" && action_ != "export")
+      return InvalidArgument("{} takes no FILE; write --db {} for another log", action_, file_);
     if (action_ == "import") return Import();
     if (action_ == "salvage") return Salvage();
     WHET_ASSIGN_OR_RETURN(const auto log, OpenLog(db_));
@@ -87,6 +92,7 @@ class LogVerb : public Verb {
 
   Status Export(db::LogReader& log) const {
     if (file_.empty()) return InvalidArgument("export needs a FILE, or '-' for standard output");
+    WHET_RETURN_IF_ERROR(CheckNotRead(file_, {db_}));
     WHET_ASSIGN_OR_RETURN(const db::VerifyReport report, log.Verify());
     for (const db::Damage& d : report.damage)
       fmt::print(stderr, "warning: damaged and left out: {}: {}\n", d.where, d.what);
@@ -102,11 +108,16 @@ class LogVerb : public Verb {
 
   Status Import() const {
     if (file_.empty()) return InvalidArgument("import needs the FILE to read");
+    // Before a log is made for it.
+    if (access(file_.c_str(), R_OK) != 0)
+      return InvalidArgument("cannot read '{}': {}", file_, std::strerror(errno));
+    if (std::error_code ignored; std::filesystem::is_directory(file_, ignored))
+      return InvalidArgument("cannot read '{}': it is a folder", file_);
     WHET_ASSIGN_OR_RETURN(const auto log, db::TuningLog::Open(db_));
     WHET_ASSIGN_OR_RETURN(const db::ImportReport report, log->Import(file_));
     if (TextWanted(json_))
-      fmt::print("{} rows read, {} added, {} were there already\n", report.lines, report.added,
-                 report.repeated);
+      fmt::print("{} lines read, {} rows added, {} were there already\n", report.lines,
+                 report.added, report.repeated);
     return WriteJson(
         json_, {{"rows", report.lines}, {"added", report.added}, {"repeated", report.repeated}});
   }

@@ -17,7 +17,7 @@ class VerifyVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
     flags.Positional("ARTIFACT", &options_.artifact, "a compiled model (.so)");
-    flags.Positional("MODEL", &model_.options.model, "the ONNX model it was compiled from");
+    flags.Positional("MODEL", &model_.options.model, "the model it was compiled from");
     model_.Declare(flags, ModelFlags::Needs::kShapes);
     flags
         .Add("--input", &options_.inputs,

@@ -171,20 +171,23 @@ StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
                         FindRecords(m, log.get(), options.threads));
   ModelInfo info;
   info.plan = Describe(m.plan);
-  auto describe = [&](const std::string& name, graph::ValueId v) {
-    return ValueInfo{name, std::string(ToString(m.graph.type(v).dtype)), m.graph.type(v).shape};
+  auto describe = [](const graph::Graph& g, const std::string& name, graph::ValueId v) {
+    return ValueInfo{name, std::string(ToString(g.type(v).dtype)), g.type(v).shape};
   };
-  for (graph::ValueId v : m.graph.inputs)
-    info.inputs.push_back(describe(m.graph.values[v].name, v));
+  for (const PreparedModel& set : sets) {
+    std::vector<ValueInfo>& inputs = &set == &m ? info.inputs : info.further_inputs.emplace_back();
+    for (graph::ValueId v : set.graph.inputs)
+      inputs.push_back(describe(set.graph, set.graph.values[v].name, v));
+    info.kernels += static_cast<int64_t>(set.partition.groups.size());
+  }
   for (const graph::GraphOutput& o : m.graph.outputs)
-    info.outputs.push_back(describe(o.name, o.value));
+    info.outputs.push_back(describe(m.graph, o.name, o.value));
   info.tasks = DescribeTasks(m.partition.tasks, records);
   info.nodes = m.file_nodes;
   for (const graph::Value& v : m.graph.values) {
     if (v.constant) info.parameter_bytes += static_cast<int64_t>(v.constant->bytes().size());
   }
   for (const TaskInfo& t : info.tasks) info.flops += t.flops * t.count;
-  info.kernels = static_cast<int64_t>(m.partition.groups.size());
   info.graph_before = std::move(m.imported_text);
   if (options.graph_text) info.graph_after = graph::ToString(m.graph);
   return info;

@@ -87,13 +87,15 @@ struct ValueInfo {
 
 struct ModelInfo {
   std::vector<ValueInfo> inputs, outputs;  // after specialisation, to the first set of shapes
-  std::vector<TaskInfo> tasks;             // distinct, in order of first use
-  int64_t nodes = 0;                       // of the file
+  std::vector<std::vector<ValueInfo>> further_inputs;  // of the other sets
+  std::vector<TaskInfo> tasks;                         // distinct, in order of first use
+  int64_t nodes = 0;                                   // of the file
   int64_t parameter_bytes = 0;
-  int64_t flops = 0;    // of one inference
-  int64_t kernels = 0;  // launched by one inference
-  PlanInfo plan;
-  std::string graph_before, graph_after;  // text, as imported and after the passes; if wanted
+  // Of one inference for each set of shapes, together; and the kernels that they launch.
+  int64_t flops = 0, kernels = 0;
+  PlanInfo plan;  // of the first set
+  // Text for the first set, as imported and after the passes; if wanted.
+  std::string graph_before, graph_after;
 };
 
 StatusOr<ModelInfo> InspectModel(const ModelOptions& options);

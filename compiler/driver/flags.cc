@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <filesystem>
 
 namespace whet::driver {
 
@@ -52,7 +53,16 @@ Flags::Handle Flags::Positional(const std::string& name, std::string* value,
 void Flags::Json(std::string* value) {
   Add("--json", value,
       "write the result as JSON to this file; '-': to standard output, and nothing else")
-      .Value("FILE|-");
+      .Value("FILE|-")
+      .option_->check([](const std::string& path) {  // before the work, not after it
+        std::error_code ignored;
+        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+        if (std::filesystem::is_directory(path, ignored))
+          return "cannot write '" + path + "': it is a folder";
+        if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+          return "cannot write '" + path + "': there is no folder '" + folder.string() + "'";
+        return std::string();
+      });
 }
 
 void Flags::Notes(const std::string& text) {

@@ -41,6 +41,7 @@ class Flags {
     Handle& Value(std::string placeholder);          // in --help: "--db FILE"
 
    private:
+    friend class Flags;
     CLI::Option* option_;
   };
 

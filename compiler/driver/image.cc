@@ -12,6 +12,7 @@
 #include <cmath>
 #include <csetjmp>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -158,6 +159,8 @@ uint8_t Round8(float v) { return static_cast<uint8_t>(std::clamp(v + 0.5f, 0.0f,
 }  // namespace
 
 bool LooksLikeImage(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;  // a pipe would be waited for
   char begin[8] = {};
   std::ifstream in(path, std::ios::binary);
   in.read(begin, sizeof begin);

@@ -5,10 +5,12 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <string_view>
 #include <vector>
 
 #include "compiler/driver/flags.h"
+#include "compiler/driver/report.h"
 #include "compiler/driver/verb.h"
 #include "compiler/support/config.h"
 
@@ -44,7 +46,13 @@ int Main(int argc, char** argv) {
   }
   if (const auto done = ParseProgram(app, static_cast<int>(args.size()), args.data())) return *done;
   for (size_t i = 0; i < verbs.size(); ++i) {
-    if (app.get_subcommand(Verbs()[i].name)->parsed()) return verbs[i]->Run();
+    if (!app.get_subcommand(Verbs()[i].name)->parsed()) continue;
+    try {
+      return verbs[i]->Run();
+    } catch (const std::bad_alloc&) {
+      return Explain(Verbs()[i].name,
+                     ResourceExhausted("there is not enough memory for this model or file"));
+    }
   }
   fmt::print(stderr, "{}", app.help());
   return kExitUsage;

@@ -112,6 +112,14 @@ std::string PlanText(const PlanInfo& p) {
   return p.reason.empty() ? text : text + " (" + p.reason + ")";
 }
 
+std::string ModelFlags::GivenForModels() const {
+  if (!shapes_.empty()) return "--shape";
+  if (!bind_.empty()) return "--bind";
+  if (!options.extra_outputs.empty()) return "--output";
+  if (!options.dump_after.empty()) return "--dump-after";
+  return options.graph_text ? "--graph" : "";
+}
+
 nlohmann::ordered_json TaskJson(const TaskInfo& t) {
   nlohmann::ordered_json json = {
       {"name", t.name},   {"summary", t.op_summary}, {"workload", t.fingerprint},

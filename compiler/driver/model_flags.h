@@ -18,6 +18,8 @@ class ModelFlags {
   void DeclareLayouts(Flags& flags);  // --layouts
   // Turns the texts into `options`; InvalidArgument shows how a flag is written.
   Status Resolve();
+  // The first flag given that says something about a model, and about no other file; or "".
+  std::string GivenForModels() const;
 
   ModelOptions options;  // `model` is bound by the verb
 

@@ -1,5 +1,6 @@
 #include "compiler/driver/prepare.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +11,11 @@
 
 namespace whet::driver {
 namespace {
+
+bool SameInputs(const graph::Graph& a, const graph::Graph& b) {
+  return std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
+                    [&](graph::ValueId x, graph::ValueId y) { return a.type(x) == b.type(y); });
+}
 
 // Whether the partition is what the plan foresaw; a release that cuts networks in another way may
 // have written the rows.
@@ -85,6 +91,11 @@ StatusOr<std::vector<PreparedModel>> PrepareSets(const ModelOptions& options, Re
     ModelOptions one = options;
     one.shapes = shapes;
     WHET_ASSIGN_OR_RETURN(PreparedModel m, PrepareModel(one, records));
+    for (size_t i = 0; i < sets.size(); ++i) {
+      if (SameInputs(sets[i].graph, m.graph))
+        return InvalidArgument("--shape: sets {} and {} of shapes are the same; leave one out",
+                               i + 1, sets.size() + 1);
+    }
     fusion::ShareTasks(sets[0].partition, m.partition);
     sets.push_back(std::move(m));
   }

@@ -27,6 +27,10 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
       address.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
     return InvalidArgument("'{}' is not HOST:PORT", address);
   }
+  if (const size_t digits = address.size() - colon - 1;
+      digits > 5 || std::stoi(address.substr(colon + 1)) > 65535 ||
+      std::stoi(address.substr(colon + 1)) == 0)
+    return InvalidArgument("'{}' is not HOST:PORT: ports are numbers from 1 to 65535", address);
   auto channel = rpc::Dial(address);
   if (!channel->WaitForConnected(SystemClock::now() + kConnectLimit)) {
     return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address,

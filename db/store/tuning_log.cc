@@ -90,6 +90,7 @@ class TuningLog::Impl {
   StatusOr<ImportReport> Import(const std::string& jsonl_path) {
     std::ifstream in(jsonl_path, std::ios::binary);
     if (!in) return NotFound("'{}' cannot be read", jsonl_path);
+    if (in.peek(); in.bad()) return InvalidArgument("'{}' cannot be read", jsonl_path);  // a folder
     WHET_RETURN_IF_ERROR(state());
     StatusOr<ImportReport> report = Unavailable("not started");
     RunOnThread([&] {

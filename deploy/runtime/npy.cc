@@ -70,11 +70,13 @@ std::string ReadHeader(std::istream& in, std::string* header) {
 
 std::string ReadNpy(const std::string& path, NpyArray* out) {
   struct stat st;
-  std::ifstream in(path, std::ios::binary);
-  if (!in || stat(path.c_str(), &st) != 0)
-    return "cannot open '" + path + "': " + std::strerror(errno);
+  const auto cannot = [&] { return "cannot open '" + path + "': " + std::strerror(errno); };
   const std::string bad = "'" + path + "' is not a usable .npy file: ";
+  // Before it is opened: that would wait for the other end of a pipe.
+  if (stat(path.c_str(), &st) != 0) return cannot();
   if (!S_ISREG(st.st_mode)) return bad + "it is not a regular file";
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return cannot();
   std::string header;
   if (std::string wrong = ReadHeader(in, &header); !wrong.empty()) return bad + wrong;
   std::string descr = Field(header, "descr");

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -139,11 +140,15 @@ class CliTest(CliCase):
         j = json.loads(self.run_whet('inspect', os.path.join(ARTIFACTS, 'phases.so'), '--json', '-').stdout)
         self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [100, 10]}])
         self.assertEqual(len(j['tasks']), 3)
+        for flag in [['--graph'], ['--shape', 'x=1'], ['--bind', 'x=1'], ['--output', 'y'], ['--dump-after', 'mark-views']]:
+            self.expect(2, [flag[0] + ' is for models', 'phases.so', 'a compiled model'], 'inspect', os.path.join(ARTIFACTS, 'phases.so'), *flag)
 
     def test_pictures_need_to_be_told_how(self):
         art = os.path.join(ARTIFACTS, 'phases.so')
         png = self.path('p.png', b'\x89PNG\r\n\x1a\n' + b'\0' * 40)
         self.expect(2, ['is a picture', '--preprocess'], 'run', art, '--input', png)
+        npy(self.path('x.npy'), [100, 10], [0.0] * 1000)
+        self.expect(2, ["'bgr' is not one of crop="], 'run', art, '--input', 'x.npy', '--preprocess', 'bgr')
         self.expect(2, ['p.png'], 'run', art, '--input', png, '--preprocess', 'range=0,1')
         self.expect(2, ["'size=3' is not one of crop="], 'run', art, '--input', png, '--preprocess', 'size=3')
 
@@ -163,7 +168,40 @@ class CliTest(CliCase):
             self.expect(2, ['FrobnicateAll', 'frob7'], verb, self.path('op.onnx', UNSUPPORTED), *extra)
             self.expect(2, ["'x'", 'batch', '--shape'], verb, self.path('sym.onnx', SYMBOLIC), *extra)
             self.expect(2, ['--shape', 'x=1,3,224,224'], verb, self.path('relu.onnx', RELU), '--shape', 'x', *extra)
+            self.expect(2, ['phases.so', 'a compiled model'], verb, os.path.join(ARTIFACTS, 'phases.so'), *([] if verb != 'inspect' else ['--graph']), *extra)
         self.assertFalse(os.path.exists(self.path('out.so')))
+
+    def test_what_a_command_reads_or_cannot_replace_is_not_written(self):
+        relu, db = self.path('relu.onnx', RELU), self.made_log()
+        os.mkfifo(self.path('pipe'))
+        os.symlink('relu.onnx', self.path('link.so'))
+        for out in ['relu.onnx', 'link.so', '../%s/relu.onnx' % os.path.basename(self.dir)]:
+            self.expect(2, [out, 'is read by this command'], 'compile', relu, '-o', out)
+        self.expect(2, ['made.db', 'is read by this command'], 'compile', relu, '--db', db, '-o', db)
+        self.expect(2, ["'pipe'", 'not a regular file'], 'compile', relu, '-o', 'pipe')
+        self.expect(2, ["'%s'" % self.dir, 'it is a folder'], 'compile', relu, '-o', self.dir)
+        self.expect(2, ["there is no folder 'none'"], 'compile', relu, '-o', 'none/relu.so')
+        self.expect(2, ["there is no folder 'none'"], 'compile', relu, '-o', 'relu.so', '--json', 'none/relu.json')
+        self.expect(2, ['it is a folder'], 'compile', relu, '-o', 'relu.so', '--json', self.dir)
+        self.assertFalse(os.path.exists(self.path('relu.so')))
+        self.assertEqual(read(relu), RELU)
+        whole = read(self.path(db))
+        self.expect(2, ['made.db', 'is read by this command'], 'log', 'export', db, '--db', db)
+        self.assertEqual(read(self.path(db)), whole)
+        for absent, why in [('none.jsonl', 'No such file'), (self.dir, 'it is a folder')]:
+            self.expect(2, [absent, why], 'log', 'import', absent, '--db', 'new.db')
+        self.assertFalse(os.path.exists(self.path('new.db')))
+
+    def test_more_memory_than_there_is_is_said(self):
+        sym = self.path('sym.onnx', SYMBOLIC)
+        r = self.run_whet('compile', sym, '--shape', 'x=34000000000,8', '-o', 'sym.so')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        for verb in [['run', 'sym.so', '--input', 'x.npy'], ['bench', 'sym.so'], ['verify', 'sym.so', sym]]:
+            self.expect(2, ['inputs and outputs take 2.0 TiB', 'smaller shapes'], *verb)
+        with open(self.path('large.onnx'), 'wb') as f:
+            f.truncate(1 << 30)
+        self.expect(2, ['whet inspect: there is not enough memory'], 'inspect', 'large.onnx',
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20)))
 
     def test_a_model_compiles_runs_and_agrees_with_its_reference(self):
         relu = self.path('relu.onnx', RELU)
@@ -203,6 +241,7 @@ class CliTest(CliCase):
         self.expect(2, ['TMPDIR'], 'compile', relu, '-o', 'relu.so', env={'TMPDIR': self.path('absent')})
         self.expect(2, ['no/such/out.so'], 'compile', relu, '-o', 'no/such/out.so')
         self.expect(2, ['-o FILE is missing'], 'compile', relu)
+        self.expect(2, ['-o FILE is missing', '--output names values'], 'compile', relu, '--output', 'b.so')
         self.expect(2, ['avx9000'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=x86_64 -mattr=+avx9000')
         self.expect(2, ['arch'], 'compile', relu, '-o', 'o.so', '--target', 'cpu -arch=z80')
 
@@ -227,6 +266,8 @@ class CliTest(CliCase):
         os.mkfifo(self.path('pipe.onnx'))
         self.expect(2, ['not a regular file'], 'compile', self.path('pipe.onnx'), '-o', 'pipe.so')
         self.expect(2, ['not a regular file'], 'inspect', self.path('pipe.onnx'))
+        self.expect(2, ['not a regular file'], 'bench', self.path('pipe.onnx'))
+        self.expect(2, ['not a regular file'], 'run', os.path.join(ARTIFACTS, 'phases.so'), '--input', self.path('pipe.onnx'))
 
     def test_one_artifact_for_several_sets_of_shapes(self):
         sym = self.path('sym.onnx', SYMBOLIC)
@@ -251,6 +292,14 @@ class CliTest(CliCase):
         self.expect(2, ['not compiled for inputs of 5x8'], 'bench', 'sym.so', '--shape', 'x=5,8')
         for verb in [['bench', 'sym.so'], ['verify', 'sym.so', sym]]:
             self.expect(2, ['--shape', 'one set'], *verb, '--shape', 'x=1,8', '--shape', 'x=3,8')
+        self.expect(2, ["no input 'z'", "'x' f32 1x8; or 'x' f32 3x8"], 'bench', 'sym.so', '--shape', 'z=3,8')
+        self.expect(2, ['sets 1 and 3 of shapes are the same'], 'compile', sym, '--shape', 'x=1,8', '--shape', 'x=3,8', '--shape', 'x=1,8', '-o', 'twice.so')
+        both = ['inspect', sym, '--shape', 'x=1,8', '--shape', 'x=3,8']
+        r = self.run_whet(*both, '--graph')
+        for line in ["2 kernels for 2 sets of shapes together", "input    'x' f32 1x8", "or input 'x' f32 3x8", '# as imported, for the first set of shapes']:
+            self.assertIn(line, r.stdout, r.stderr)
+        j = json.loads(self.run_whet(*both, '--json', '-').stdout)
+        self.assertEqual((j['kernels'], j['further_inputs']), (2, [[{'name': 'x', 'dtype': 'f32', 'shape': [3, 8]}]]))
         # Weights that the sets have in common are there once.
         nodes = [node('MatMul', ['x', 'w'], ['y'], 'dense1')]
         graph = b''.join(field(1, n) for n in nodes) + field(2, 'g') + field(5, initializer('w', [64, 4096], [0.001 * (i % 997) for i in range(64 * 4096)]))
@@ -321,6 +370,7 @@ class CliTest(CliCase):
             r = self.run_whet('log', action, '--db', db, '--json', '-')
             self.assertEqual(r.returncode, 0, r.stderr)
             self.assertIsInstance(json.loads(r.stdout), dict)
+            self.expect(2, [action + ' takes no FILE', '--db other.db'], 'log', action, 'other.db', '--db', db)
         self.assertIn('"kind":"end"', self.run_whet('log', 'export', '-', '--db', db).stdout)
         self.assertEqual(json.loads(self.run_whet('inspect', db, '--json', '-').stdout)['kind'], 'log')
 
@@ -341,6 +391,8 @@ class CliTest(CliCase):
                 self.assertIn(address, err)
             self.assertLess(time.monotonic() - begin, 5)
         self.expect(2, ["'nonsense' is not HOST:PORT"], 'devices', '--tracker', 'nonsense')
+        for port in ['0', '65536', '99999999999999999999']:
+            self.expect(2, ["'localhost:%s' is not HOST:PORT: ports are" % port], 'devices', '--tracker', 'localhost:' + port)
         self.expect(2, ['one of --tracker', '--server'], 'devices')
 
     def test_flags_that_exclude_each_other(self):

@@ -515,6 +515,7 @@ TEST(TransferTest, OneBadLineImportsNothingAndIsNamed) {
   }
   EXPECT_EQ(OpenReader(dir / "b.db")->Verify()->rows, 5);  // meta only
   EXPECT_EQ((*log)->Import(dir / "none.jsonl").status().code(), StatusCode::kNotFound);
+  EXPECT_THAT((*log)->Import(dir / ""), Fails(StatusCode::kInvalidArgument, "cannot be read"));
 }
 
 TEST(NormalizeTest, RefusesWhatNoHonestPeerSends) {

@@ -121,9 +121,24 @@ TEST(DriverStatisticsTest, InterleavingSeesAFactorOfTwo) {
   EXPECT_GE(c.ratio_high, c.ratio);
 }
 
+TEST(DriverShapesTest, ShapesAreWrittenInOneWay) {
+  const auto sets = ParseShapes({"x=1,3,0", "a=b=2x4", "x=2,3,0"});
+  ASSERT_TRUE(sets.ok()) << sets.status();
+  EXPECT_EQ(*sets, (std::vector<ShapeSet>{{{"x", {1, 3, 0}}, {"a=b", {2, 4}}},
+                                          {{"x", {2, 3, 0}}, {"a=b", {2, 4}}}}));
+  for (const char* bad :
+       {"x=2,3,", "x=", "x=,2", "x=2,,3", "x=-1", "x=2.5", "x=99999999999999999999"})
+    EXPECT_THAT(Message(ParseShapes({bad}).status()), HasSubstr("is not a dimension")) << bad;
+  for (const char* bad : {"x", "=2", ""})
+    EXPECT_THAT(Message(ParseShapes({bad}).status()), HasSubstr("is not NAME=D,D,...")) << bad;
+}
+
 TEST(DriverNamesTest, SuggestionsFileNamesAndUnits) {
   EXPECT_EQ(Suggestion("bnech", {"bench", "run"}), " (did you mean 'bench'?)");
   EXPECT_EQ(Suggestion("zzzzzz", {"bench", "run"}), "");
+  EXPECT_EQ(Suggestion("z", {"x", "run"}), "");
+  EXPECT_EQ(ListOf({"a", "b"}), "a, b");
+  EXPECT_THAT(ListOf(std::vector<std::string>(23, "a")), HasSubstr(", a, a and 3 more"));
   EXPECT_EQ(FileNameFor("Identity_1:0"), "Identity_1_0");
   EXPECT_EQ(FileNameFor("../../etc/passwd"), ".._.._etc_passwd");
   EXPECT_EQ(FileNameFor(".."), "output");
