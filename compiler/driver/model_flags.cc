@@ -45,8 +45,11 @@ Status CheckTarget(const std::string& text) {
 void ModelFlags::Declare(Flags& flags, Needs needs) {
   flags
       .Add("--shape", &shapes_,
-           "shape of an input with symbolic dimensions; repeated, once per input; an input that "
-           "occurs again starts another set of shapes, which the artifact holds too")
+           needs == Needs::kShapes
+               ? "shape of an input: of an artifact for several sets of shapes, the one that is "
+                 "meant; repeated, once per input"
+               : "shape of an input with symbolic dimensions; repeated, once per input; an input "
+                 "that occurs again starts another set of shapes, which the artifact holds too")
       .Value("NAME=D,D,...");
   flags
       .Add("--bind", &bind_,

@@ -292,6 +292,8 @@ class CliTest(CliCase):
         self.expect(2, ['not compiled for inputs of 5x8'], 'bench', 'sym.so', '--shape', 'x=5,8')
         for verb in [['bench', 'sym.so'], ['verify', 'sym.so', sym]]:
             self.expect(2, ['--shape', 'one set'], *verb, '--shape', 'x=1,8', '--shape', 'x=3,8')
+        self.assertIn('starts another set of', ' '.join(self.run_whet('compile', '--help').stdout.split()))
+        self.assertNotIn('another set', ' '.join(self.run_whet('verify', '--help').stdout.split()))
         self.expect(2, ["no input 'z'", "'x' f32 1x8; or 'x' f32 3x8"], 'bench', 'sym.so', '--shape', 'z=3,8')
         self.expect(2, ['sets 1 and 3 of shapes are the same'], 'compile', sym, '--shape', 'x=1,8', '--shape', 'x=3,8', '--shape', 'x=1,8', '-o', 'twice.so')
         both = ['inspect', sym, '--shape', 'x=1,8', '--shape', 'x=3,8']
