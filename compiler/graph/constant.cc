@@ -17,6 +17,7 @@ uint16_t ToSmallFloat(double v, int mantissa, int exponent_bits) {
   if (std::isnan(v)) return static_cast<uint16_t>(sign | inf | (1 << (mantissa - 1)));
   double a = std::fabs(v);
   if (std::isinf(a)) return static_cast<uint16_t>(sign | inf);
+  if (a == 0) return sign;
   int e = 0;
   std::frexp(a, &e);  // a = f * 2^e, 0.5 <= f < 1
   e = std::max(e - 1, 1 - bias);

@@ -69,6 +69,11 @@ TEST(ConstantTest, ConvertsBetweenElementTypes) {
   EXPECT_EQ(RoundTo(DType::kF16, 1 + 0x1.8p-10), 1 + 0x1.0p-9);  // up to even
   EXPECT_EQ(RoundTo(DType::kF16, 0x1.8p-25), 0x1.0p-24);         // the smallest of all
   EXPECT_EQ(RoundTo(DType::kBF16, 1 + 0x1.1p-8), 1 + 0x1.0p-7);
+  for (DType t : {DType::kF16, DType::kBF16}) {
+    EXPECT_TRUE(RoundTo(t, 0.0) == 0 && !std::signbit(RoundTo(t, 0.0))) << ToString(t);
+    EXPECT_TRUE(RoundTo(t, -0.0) == 0 && std::signbit(RoundTo(t, -0.0))) << ToString(t);
+    EXPECT_EQ(WriteDoubles(t, std::vector<double>{0}), std::string(2, '\0')) << ToString(t);
+  }
   EXPECT_EQ(RoundTo(DType::kU8, -3), 0);
   EXPECT_EQ(RoundTo(DType::kI8, 200.7), 127);
   EXPECT_EQ(RoundTo(DType::kI32, -2.9), -2);
