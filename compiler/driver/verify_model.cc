@@ -32,11 +32,14 @@ Difference Compare(const std::string& name, const graph::RefTensor& want,
     const bool same = e == g || (std::isnan(e) && std::isnan(g));
     const double diff = same ? 0 : std::isfinite(e - g) ? std::fabs(e - g) : INFINITY;
     const double bound =
-        o.rtol > 0 || o.atol > 0 ? o.atol + o.rtol * std::fabs(e) : want.ErrAt(i) * 0x1p-24;
-    d.outside += diff > bound;
+        o.rtol > 0 || o.atol > 0 ? o.atol + o.rtol * std::fabs(e) : graph::ToleranceAt(want, i);
+    // A number and NaN are never equal, whatever the bound.
+    const bool outside = diff > bound || std::isnan(e) != std::isnan(g);
+    const double excess = std::isfinite(bound) ? diff - bound : outside ? INFINITY : -INFINITY;
+    d.outside += outside;
     d.max_abs = std::max(d.max_abs, diff);
-    if (diff - bound > worst_excess || i == 0) {
-      worst_excess = diff - bound;
+    if (excess > worst_excess || i == 0) {
+      worst_excess = excess;
       d.worst = i;
       d.expected = e;
       d.got = g;

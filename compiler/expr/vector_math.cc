@@ -61,7 +61,8 @@ Expr Tanh(const Expr& x) {
                          z * x +
                      x;
   const Expr large = F(1) - F(2) / (Exp(Min(a, F(10)) * F(2)) + F(1));
-  return Select(Lt(a, F(0.625)), small, Select(Lt(x, F(0)), F(0) - large, large));
+  return Select(Lt(a, F(0.625)), Select(Eq(x, F(0)), x, small),
+                Select(Lt(x, F(0)), F(0) - large, large));
 }
 
 Expr Erf(const Expr& x) {
@@ -84,6 +85,23 @@ Expr Erf(const Expr& x) {
   return Select(Lt(a, F(1)), small, Select(Le(F(1), a), signed_large, x));  // the last case: NaN
 }
 
+// x^y from `power`, which gives a^y of an a that is not negative. 1 is 1 to any power, even NaN; of
+// negative numbers only whole powers exist, and an odd one has the sign of x, of a zero too.
+Expr PowOf(const Expr& x, const Expr& y, Expr (*power)(const Expr&, const Expr&)) {
+  const DType t = x->dtype;
+  auto number = [t](double v) { return Float(v, t); };
+  const Expr a = Call(Intrinsic::kAbs, x), half = y * number(0.5);
+  const Expr magnitude = Select(Eq(a, number(1)), a, power(a, y));
+  const Expr is_integer = Eq(Call(Intrinsic::kFloor, y), y);
+  const Expr is_odd = And(is_integer, Not(Eq(Call(Intrinsic::kFloor, half), half)));
+  const Expr minus = Or(Lt(x, number(0)), Lt(number(1) / x, number(0)));
+  const Expr defined = Or(is_integer, Or(Eq(x, number(0)), Eq(a, number(kInf))));
+  const Expr negative = Select(defined, Select(is_odd, number(-0.0) - magnitude, magnitude),
+                               number(std::numeric_limits<double>::quiet_NaN()));
+  const Expr general = Select(minus, negative, magnitude);
+  return Select(Or(Eq(y, number(0)), Eq(x, number(1))), number(1), general);
+}
+
 Expr Pow(const Expr& x, const Expr& y) {
   if (y->kind == Kind::kFloat) {
     const double v = y->float_value;
@@ -94,14 +112,7 @@ Expr Pow(const Expr& x, const Expr& y) {
     if (v == 0.5) return Call(Intrinsic::kSqrt, x);
     if (v == -1) return F(1) / x;
   }
-  const Expr magnitude = Exp(y * Log(Call(Intrinsic::kAbs, x)));
-  const Expr half = y * F(0.5);
-  const Expr is_integer = Eq(Call(Intrinsic::kFloor, y), y);
-  const Expr is_odd = And(is_integer, Not(Eq(Call(Intrinsic::kFloor, half), half)));
-  const Expr negative =
-      Select(is_integer, Select(is_odd, F(0) - magnitude, magnitude),
-             Select(Eq(x, F(-kInf)), magnitude, F(std::numeric_limits<double>::quiet_NaN())));
-  return Select(Eq(y, F(0)), F(1), Select(Lt(x, F(0)), negative, magnitude));
+  return PowOf(x, y, [](const Expr& a, const Expr& b) { return Exp(b * Log(a)); });
 }
 
 // ---- f64. Rational approximations and reductions of Cephes, sine and cosine of fdlibm (Sun 1993).
@@ -406,13 +417,7 @@ Expr Pow64(const Expr& x, const Expr& y) {
     if (v == 0.5) return Sqrt(x);
     if (v == -1) return D(1) / x;
   }
-  const Expr magnitude = Exp64(y * Log64(Abs(x)));
-  const Expr half = y * D(0.5);
-  const Expr is_integer = Eq(Call(Intrinsic::kFloor, y), y);
-  const Expr is_odd = And(is_integer, Not(Eq(Call(Intrinsic::kFloor, half), half)));
-  const Expr negative = Select(is_integer, Select(is_odd, Negative(magnitude), magnitude),
-                               Select(Eq(x, D(-kInf)), magnitude, D(kNan)));
-  return Select(Eq(y, D(0)), D(1), Select(Lt(x, D(0)), negative, magnitude));
+  return PowOf(x, y, [](const Expr& a, const Expr& b) { return Exp64(b * Log64(a)); });
 }
 
 // Null where the call is no function to expand. `single`: x came from an f32.

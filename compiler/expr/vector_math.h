@@ -10,7 +10,8 @@
 //   sinh 5; angles up to 2^31, beyond that as of an angle a few units in the last place off.
 //   pow(x, y): exact for a constant y in {-1, 0, 0.5, 1, 2, 3} up to a rounding per product, else
 //   exp(y * log|x|): 2 + 3 |y log x| ulp.
-// f16 and bf16 are computed in f32. NaN and infinities give what the C library gives.
+// f16 and bf16 are computed in f32. NaN, infinities and zeros give what the C library gives, but a
+// constant exponent of 0.5 is the square root, which has none of -infinity and keeps the sign of 0.
 #pragma once
 #include "compiler/expr/expr.h"
 

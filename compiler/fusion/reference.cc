@@ -13,11 +13,6 @@ using graph::InputRange;
 using graph::RefTensor;
 using graph::TensorType;
 
-// One unit of RefTensor::err is the unit roundoff of f32; the additive term admits results flushed
-// to zero.
-constexpr double kUnit = 0x1.0p-24;
-constexpr double kSmallest = 0x1.0p-124;
-
 graph::OpView ViewOf(const Workload& w, const WorkloadOp& o) {
   std::vector<const TensorType*> in;
   for (int v : o.args) in.push_back(&w.type(v));
@@ -128,12 +123,8 @@ StatusOr<std::vector<ReferenceOutput>> EvaluateReference(
   for (const WorkloadOutput& o : w.outputs) {
     RefTensor& t = values[o.value];
     ReferenceOutput r;
-    r.tolerance.resize(t.value.size(), 0);
-    for (size_t i = 0; i < t.err.size(); ++i) {
-      // An infinite or undefined bound admits nothing but the value itself.
-      const double bound = kUnit * t.err[i] + (IsFloat(t.dtype) ? kSmallest : 0);
-      r.tolerance[i] = std::isfinite(bound) ? bound : 0;
-    }
+    r.tolerance.resize(t.value.size());
+    for (int64_t i = 0; i < t.size(); ++i) r.tolerance[i] = graph::ToleranceAt(t, i);
     r.expected = std::move(t.value);
     outputs.push_back(std::move(r));
   }

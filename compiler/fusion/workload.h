@@ -89,7 +89,7 @@ std::vector<std::vector<double>> MakeInputs(const Workload& w, uint64_t seed);
 struct ReferenceOutput {
   std::vector<double> expected;   // logical row-major order
   std::vector<double> tolerance;  // |actual - expected| <= tolerance passes; 0 for exact integers;
-                                  // NaN must meet NaN
+                                  // infinite: any number; NaN must meet NaN
 };
 // `inputs` in logical order. One output per workload output.
 StatusOr<std::vector<ReferenceOutput>> EvaluateReference(

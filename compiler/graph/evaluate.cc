@@ -6,6 +6,60 @@
 #include <cmath>
 
 namespace whet::graph {
+namespace {
+
+constexpr double kUnit = 0x1.0p-24;  // of RefTensor::err
+
+// From here on a number rounds to an infinity.
+double OverflowOf(DType t) {
+  switch (t) {
+    case DType::kF16: return 65520;
+    case DType::kBF16: return 0x1.ffp127;
+    case DType::kF32: return 0x1.ffffffp127;
+    default: return HUGE_VAL;
+  }
+}
+
+// What rounding errs by where the results are so small that it no longer shrinks with them: the
+// distance of f16's smallest numbers, which are computed with; kernels flush those of the others to
+// zero.
+double SmallestError(DType t) {
+  switch (t) {
+    case DType::kF16: return 0x1.0p-24;
+    case DType::kF64: return 0x1.0p-1020;
+    default: return IsFloat(t) ? 0x1.0p-124 : 0;
+  }
+}
+
+// What is the same for all operators at the ends of the range of a floating type. A number too
+// large for it is an infinity, which is exact, as NaN is; one that rounding may make an infinity
+// admits anything.
+void AtTheEndsOfTheRange(RefTensor& t) {
+  if (!IsFloat(t.dtype) && t.err.empty()) return;
+  const double overflow = OverflowOf(t.dtype), smallest = SmallestError(t.dtype) / kUnit;
+  for (size_t i = 0; i < t.value.size(); ++i) {
+    double& v = t.value[i];
+    const double size = std::fabs(v);
+    if (t.err.empty()) {
+      if (size >= overflow) v = std::copysign(HUGE_VAL, v);
+      continue;
+    }
+    double& e = t.err[i];
+    if (!(e >= 0)) e = 0;  // undefined: an infinity times zero
+    if (e > 0) e += smallest;
+    const double moved = std::isfinite(size) ? e * kUnit : 0;
+    if (size - moved >= overflow) v = std::copysign(HUGE_VAL, v);
+    if (!std::isfinite(v)) {
+      e = 0;
+    } else if (size + moved >= overflow) {
+      e = HUGE_VAL;
+    }
+  }
+}
+
+}  // namespace
+
+double ToleranceAt(const RefTensor& t, int64_t i) { return t.ErrAt(i) * kUnit; }
 
 StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const RefTensor* const> in,
                                             bool want_err) {
@@ -23,6 +77,7 @@ StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const Ref
     out[i].value.assign(static_cast<size_t>(n), 0.0);
   }
   WHET_RETURN_IF_ERROR(v.op->reference(v, in, out, want_err));
+  for (RefTensor& t : out) AtTheEndsOfTheRange(t);
   if (v.op->view == ViewRole::kReshape && in[0]->ints.size() == out[0].value.size())
     out[0].ints = in[0]->ints;
   return out;

@@ -16,6 +16,10 @@ inline constexpr int64_t kMaxReferenceElements = int64_t{1} << 27;
 StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const RefTensor* const> in,
                                             bool want_err);
 
+// How far an element of a right implementation may be from `value`; infinite where rounding decides
+// what the result is at all.
+double ToleranceAt(const RefTensor& t, int64_t i);
+
 RefTensor ToRef(const Constant& c);
 
 // A node all of whose inputs are constants, as constants of the given types. The node need not be

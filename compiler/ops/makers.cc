@@ -52,7 +52,12 @@ Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs ou
     double own = unit > 0 ? unit * std::fabs(y.value[i]) : 0;
     if (s.absolute) own += roundoff * s.absolute(v, x.value[i]);
     const double input = x.err.empty() ? 0 : x.err[i];
-    y.err[i] = own + (input > 0 ? input * (s.slope ? s.slope(v, x.value[i], y.value[i]) : 1.0) : 0);
+    if (input > 0 && s.moved) {
+      own += s.moved(v, x.value[i], y.value[i], input * kErrUnit) / kErrUnit;
+    } else if (input > 0) {
+      own += input * (s.slope ? s.slope(v, x.value[i], y.value[i]) : 1.0);
+    }
+    y.err[i] = own;
   }
   if (BeyondDoubles(x) || BeyondDoubles(y)) {
     for (int64_t i = 0; i < y.size(); ++i)
@@ -66,7 +71,7 @@ Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs 
   const RefTensor &a = *in[0], &b = *in[1];
   RefTensor& y = out[0];
   const double unit = Roundoff(y.dtype) * s.ulp;
-  const bool err = want_err && !s.compare && (unit > 0 || !a.err.empty() || !b.err.empty());
+  const bool err = want_err && ((unit > 0 && !s.compare) || !a.err.empty() || !b.err.empty());
   if (err) y.err.resize(y.value.size());
   const Shape sb = BroadcastStrides(b.shape, y.shape);
   bool exact = true;  // what doubles hold, before it wraps around
@@ -79,6 +84,10 @@ Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs 
     y.value[i] = Wrap(y.dtype, value);
     if (!err) return;
     const double ea = a.ErrAt(at), eb = b.ErrAt(from_b[i]);
+    if (s.compare) {  // numbers that rounding may bring into another order admit both answers
+      y.err[i] = ea + eb > 0 && std::fabs(p - q) <= (ea + eb) * kErrUnit ? 1 / kErrUnit : 0;
+      return;
+    }
     y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) +
                (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
   });

@@ -19,6 +19,14 @@ Expr ExpUnit(const Expr& x, double alpha, double divisor, double scale) {
 
 double Attr(const OpView& v, const char* name) { return v.attrs->Float(name); }
 
+double AboveThreshold(const OpView& v, double x) { return x <= Attr(v, "alpha") ? 0 : x; }
+
+double Shrunk(const OpView& v, double x) {
+  const double lambd = Attr(v, "lambd"), bias = Attr(v, "bias");
+  const double y = x < -lambd ? x + bias : x > lambd ? x - bias : std::isnan(x) ? x : 0;
+  return IsFloat(v.in[0]->dtype) ? y : graph::RoundTo(v.in[0]->dtype, y);
+}
+
 }  // namespace
 
 const OpRecord& OpCelu() {
@@ -32,9 +40,16 @@ const OpRecord& OpCelu() {
       .value = [](const OpView& v, double x) -> double {
         return x < 0 ? Attr(v, "alpha") * std::expm1(x / Attr(v, "alpha")) : x;
       },
+      // With a negative alpha it grows as fast as the exponential function below zero.
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double alpha = Attr(v, "alpha"), steepest = alpha < 0 ? x - e : x + e;
+        return steepest < 0 ? e * std::exp(steepest / alpha) : e;
+      },
       .ulp = 2,
-      .absolute = [](const OpView& v,
-                     double x) { return x < 0 ? 12 * (std::fabs(Attr(v, "alpha")) - x) : 0; },
+      .absolute = [](const OpView& v, double x) -> double {
+        const double alpha = Attr(v, "alpha");
+        return x < 0 ? 12 * (std::fabs(alpha) - x) * std::max(1.0, std::exp(x / alpha)) : 0;
+      },
       .flops_per_element = 12,
   });
   return op;
@@ -88,10 +103,12 @@ const OpRecord& OpThresholdedRelu() {
       .te = [](const OpView& v, const Expr& x) -> Expr {
         return expr::Select(expr::Le(x, Const(x->dtype, Attr(v, "alpha"))), Const(x->dtype, 0), x);
       },
-      .value = [](const OpView& v, double x) -> double { return x <= Attr(v, "alpha") ? 0 : x; },
-      // An input that is not exact may fall to the other side of the step.
-      .slope = [](const OpView& v, double x, double y) -> double {
-        return 0x1.0p24 * std::max(1.0, std::fabs(Attr(v, "alpha")));
+      .value = [](const OpView& v, double x) -> double { return AboveThreshold(v, x); },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double alpha = Attr(v, "alpha");
+        if (x + e <= alpha) return 0;
+        return std::max(
+            e, MovedBetween([&](double t) { return AboveThreshold(v, t); }, x, e, {alpha}));
       },
   });
   return op;
@@ -114,12 +131,13 @@ const OpRecord& OpShrink() {
                                                  expr::Select(expr::Eq(x, x), Const(t, 0), x)));
         return whole ? expr::Cast(in->dtype, y) : y;
       },
-      .value = [](const OpView& v, double x) -> double {
-        const double lambd = Attr(v, "lambd"), bias = Attr(v, "bias");
-        const double y = x < -lambd ? x + bias : x > lambd ? x - bias : std::isnan(x) ? x : 0;
-        return IsFloat(v.in[0]->dtype) ? y : graph::RoundTo(v.in[0]->dtype, y);
+      .value = [](const OpView& v, double x) -> double { return Shrunk(v, x); },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double lambd = Attr(v, "lambd");
+        if (std::fabs(x) + e <= lambd) return 0;
+        return std::max(
+            e, MovedBetween([&](double t) { return Shrunk(v, t); }, x, e, {-lambd, lambd}));
       },
-      .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
       .ulp = 1,
       .flops_per_element = 3,
   });

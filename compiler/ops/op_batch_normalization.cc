@@ -102,10 +102,17 @@ Status ReferenceBatchNormalization(const OpView& v, Inputs in, Outputs out, bool
     const double mean = in[3]->value[c], shift = in[2]->value[c];
     y.value[i] = (x.value[i] - mean) * k + shift;
     // Also right for x * k + (shift - mean * k), as folding computes it.
-    if (want_err)
-      y.err[i] =
-          std::fabs(k) * x.ErrAt(i) +
-          8 * unit * (std::fabs(k) * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift));
+    if (!want_err) continue;
+    const double variance = in[4]->value[c] + v.attrs->Float("epsilon"), size = std::fabs(k);
+    const double least = variance - in[4]->ErrAt(c) * kErrUnit;
+    double of_k = 0;  // the error of k
+    if (in[1]->ErrAt(c) > 0 || in[4]->ErrAt(c) > 0)
+      of_k = least > 0 ? in[1]->ErrAt(c) / std::sqrt(least) + size * in[4]->ErrAt(c) / (2 * least)
+                       : HUGE_VAL;
+    const double of_d = x.ErrAt(i) + in[3]->ErrAt(c);
+    y.err[i] = size * of_d + in[2]->ErrAt(c) +
+               (of_k > 0 ? (std::fabs(x.value[i] - mean) + of_d * kErrUnit) * of_k : 0) +
+               8 * unit * (size * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift));
   }
   return OkStatus();
 }

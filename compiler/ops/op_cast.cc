@@ -36,6 +36,15 @@ Status ImportCastLike(ImportContext& c) {
   return c.Finish("Cast", {c.inputs[0]}, {{"to", std::string(ToString(c.type(1).dtype))}});
 }
 
+// How far the integer that `v` becomes may move when `v` does by `e`.
+double MovedToInteger(DType from, DType to, double v, double e) {
+  auto saturated = [to](double t) { return graph::RoundTo(to, t); };
+  if (to == DType::kBool) return MovedBetween(saturated, v, e, {0});
+  if (IsFloat(from)) return MovedBetween(saturated, v, e);
+  // An integer that may be wrapped around may become any.
+  return saturated(v - e) == v - e && saturated(v + e) == v + e ? e : HUGE_VAL;
+}
+
 Status ReferenceCast(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
@@ -52,9 +61,8 @@ Status ReferenceCast(const OpView& v, Inputs in, Outputs out, bool want_err) {
     y.value[i] = rounds ? graph::RoundTo(y.dtype, p) : to_float ? p : Wrap(y.dtype, p);
     if (!err) continue;
     const double e = x.ErrAt(static_cast<int64_t>(i));
-    // An inexact float may truncate to the neighbouring integer.
     y.err[i] = to_float ? e + (narrower ? Roundoff(y.dtype) * std::fabs(p) : 0)
-               : e > 0  ? 0x1.0p24
+               : e > 0  ? MovedToInteger(x.dtype, y.dtype, p, e * kErrUnit) / kErrUnit
                         : 0;
   }
   if (!x.ints.empty() && !to_float) {

@@ -3,8 +3,7 @@
 namespace whet::ops {
 
 const OpRecord& OpCeil() {
-  // An input that is not exact may fall to the other side of a step: its bound becomes a whole
-  // step.
+  // An input that is not exact may fall to the other side of a step that is near.
   static const OpRecord op = Unary({
       .name = "Ceil",
       .types = Floats(),
@@ -12,7 +11,9 @@ const OpRecord& OpCeil() {
         return expr::Call(expr::Intrinsic::kCeil, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::ceil(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return MovedBetween([](double t) { return std::ceil(t); }, x, e);
+      },
       .idempotent = true,
   });
   return op;

@@ -56,6 +56,10 @@ const OpRecord& OpClip() {
         return std::isnan(x) ? x
                              : std::min(std::max(x, v.attrs->Float("min")), v.attrs->Float("max"));
       },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double below = v.attrs->Float("min") - x, above = x - v.attrs->Float("max");
+        return std::max(0.0, e - std::max({below, above, 0.0}));
+      },
       .import = ImportClip,
       .is_identity =
           [](const OpView& v) {

@@ -29,8 +29,9 @@ const OpRecord& OpDiv() {
         return std::trunc(a / b);
       },
       .err = [](double a, double ea, double b, double eb, double y) -> double {
-        const double m = std::fabs(b);
-        return m > 0 ? (ea + std::fabs(y) * eb) / m : 0;
+        const double nearest = std::fabs(b) - eb * kErrUnit;  // to the pole
+        if (ea == 0 && eb == 0) return 0;
+        return nearest > 0 ? (ea + std::fabs(y) * eb) / nearest : HUGE_VAL;
       },
       .ulp = 2,
       .range =

@@ -10,8 +10,10 @@ const OpRecord& OpErf() {
         return expr::Call(expr::Intrinsic::kErf, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::erf(x); },
-      .slope = [](const OpView& v, double x, double y) -> double {
-        return 1.1283791670955126 * std::exp(-x * x);
+      // Steepest at 0.
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double nearest = std::max(std::fabs(x) - e, 0.0);
+        return e * 1.1283791670955126 * std::exp(-nearest * nearest);
       },
       .ulp = 8,
       .flops_per_element = 10,

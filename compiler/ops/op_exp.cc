@@ -10,7 +10,9 @@ const OpRecord& OpExp() {
         return expr::Call(expr::Intrinsic::kExp, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::exp(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return std::fabs(y); },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return y * std::expm1(e);
+      },
       .ulp = 8,
       .flops_per_element = 10,
   });

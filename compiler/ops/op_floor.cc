@@ -3,8 +3,7 @@
 namespace whet::ops {
 
 const OpRecord& OpFloor() {
-  // An input that is not exact may fall to the other side of a step: its bound becomes a whole
-  // step.
+  // An input that is not exact may fall to the other side of a step that is near.
   static const OpRecord op = Unary({
       .name = "Floor",
       .types = Floats(),
@@ -12,7 +11,9 @@ const OpRecord& OpFloor() {
         return expr::Call(expr::Intrinsic::kFloor, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::floor(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return MovedBetween([](double t) { return std::floor(t); }, x, e);
+      },
       .idempotent = true,
   });
   return op;

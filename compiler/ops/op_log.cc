@@ -10,7 +10,9 @@ const OpRecord& OpLog() {
         return expr::Call(expr::Intrinsic::kLog, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::log(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return 1 / std::fabs(x); },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return e < x ? -std::log1p(-e / x) : HUGE_VAL;
+      },
       .ulp = 8,
       .range = [](const OpView&, int) { return graph::InputRange{0.125, 2}; },
       .flops_per_element = 10,

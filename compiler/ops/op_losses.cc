@@ -11,6 +11,14 @@ struct LossInputs {
   ValueId x, target, weight;
 };
 
+// Half precisions are computed in f32: they do not count beyond some thousands of positions.
+LossInputs WideInputs(ImportContext& c, Emitter& e) {
+  auto wide = [&](int i) {
+    return IsHalf(c.type(i).dtype) ? e.Cast(c.inputs[i], DType::kF32) : c.inputs[i];
+  };
+  return {wide(0), c.inputs[1], c.Has(2) ? wide(2) : graph::kNoValue};
+}
+
 StatusOr<ValueId> EmitLoss(ImportContext& c, Emitter& e, const LossInputs& in) {
   WHET_ASSIGN_OR_RETURN(std::string reduction, c.TakeString("reduction", "mean"));
   const bool has_ignored = c.HasAttr("ignore_index");
@@ -62,10 +70,8 @@ StatusOr<ValueId> EmitLoss(ImportContext& c, Emitter& e, const LossInputs& in) {
 Status ImportLikelihood(ImportContext& c) {
   WHET_RETURN_IF_ERROR(c.NeedInputs(2, 3));
   Emitter e(c);
-  WHET_ASSIGN_OR_RETURN(
-      ValueId loss,
-      EmitLoss(c, e, {c.inputs[0], c.inputs[1], c.Has(2) ? c.inputs[2] : graph::kNoValue}));
-  return e.Finish({loss});
+  WHET_ASSIGN_OR_RETURN(ValueId loss, EmitLoss(c, e, WideInputs(c, e)));
+  return e.Finish({e.Cast(loss, c.type(0).dtype)});
 }
 
 Status ImportCrossEntropy(ImportContext& c) {
@@ -73,12 +79,13 @@ Status ImportCrossEntropy(ImportContext& c) {
   if (c.type(0).rank() < 2)
     return InvalidArgument("input {} has no classes", ShapeText(c.type(0).shape));
   Emitter e(c);
-  const ValueId log = e("LogSoftmax", {c.inputs[0]}, {{"axis", int64_t{1}}});
+  LossInputs in = WideInputs(c, e);
+  in.x = e("LogSoftmax", {in.x}, {{"axis", int64_t{1}}});
   WHET_RETURN_IF_ERROR(e.status());
-  WHET_ASSIGN_OR_RETURN(
-      ValueId loss, EmitLoss(c, e, {log, c.inputs[1], c.Has(2) ? c.inputs[2] : graph::kNoValue}));
-  std::vector<ValueId> outputs = {loss};
-  if (c.Wanted(1)) outputs.push_back(log);
+  WHET_ASSIGN_OR_RETURN(ValueId loss, EmitLoss(c, e, in));
+  const DType t = c.type(0).dtype;
+  std::vector<ValueId> outputs = {e.Cast(loss, t)};
+  if (c.Wanted(1)) outputs.push_back(e.Cast(in.x, t));
   return e.Finish(std::move(outputs));
 }
 

@@ -86,6 +86,22 @@ double IntegerPowOf(DType t, double a, double b) {
   return t == DType::kU64 ? static_cast<double>(power) : static_cast<double>(wrapped);
 }
 
+// How far |a|^b moves when |a| does by at most `e`, and a power of an a that may have either sign.
+double MovedBase(double a, double b, double size, double e) {
+  if (e == 0) return 0;
+  if (e < a) return size * std::expm1(-std::fabs(b) * std::log1p(-e / a));
+  return b < 0 ? HUGE_VAL : size + std::pow(a + e, b);
+}
+
+// exp(b * log a): an error of the logarithm grows with the exponent of the result.
+double PowError(double a, double ea, double b, double eb, double y) {
+  const double m = std::fabs(a), size = std::fabs(y);
+  const double exponent = m > 0 ? b * std::log(m) : 0;
+  double e = MovedBase(m, b, size, ea * kErrUnit);
+  if (eb > 0 && m > 0) e += size * std::expm1(std::fabs(std::log(m)) * eb * kErrUnit);
+  return e / kErrUnit + (std::isfinite(exponent) ? 8 * std::fabs(exponent) * size : 0);
+}
+
 }  // namespace
 
 const OpRecord& OpPow() {
@@ -100,19 +116,14 @@ const OpRecord& OpPow() {
           const DType t = v.out[0]->dtype;
           return IsFloat(t) ? std::pow(a, b) : IntegerPowOf(t, a, b);
         },
-        // exp(b * log a): an error of the logarithm grows with the exponent of the result.
-        .err = [](double a, double ea, double b, double eb, double y) -> double {
-          const double m = std::fabs(a), size = std::fabs(y);
-          if (m == 0 || !std::isfinite(size)) return 0;
-          return size * (std::fabs(b) / m * ea + std::fabs(std::log(m)) * eb +
-                         8 * std::fabs(b * std::log(m)));
-        },
+        .err = PowError,
         .ulp = 16,
         .range =
             [](const OpView& v, int input) {
               return input == 0 ? graph::InputRange{0.125, 2} : graph::InputRange{0, 4};
             },
     });
+    r.note = "a constant exponent of 0.5 is a square root: NaN of -infinity";
     r.import = ImportPow;
     return r;
   }();

@@ -215,14 +215,14 @@ Status ReferenceRoiAlign(const OpView& v, Inputs in, Outputs out, bool want_err)
               const int64_t from =
                   plane + (down ? high[0] : low[0]) * s.x[3] + (right ? high[1] : low[1]);
               const double w = (down ? part[0] : 1 - part[0]) * (right ? part[1] : 1 - part[1]);
-              best = std::max(best, w * x.value[from]);
+              best = Larger(best, w * x.value[from]);
               total += w * x.value[from];
               magnitude += std::fabs(w * x.value[from]);
               error += w * x.ErrAt(from);
               reach = std::max(reach, std::fabs(x.value[from]));
             }
             sum += inside ? total : 0;
-            most = std::max(most, inside ? best : 0);
+            most = Larger(most, inside ? best : 0);
           }
           y.value[to] = count == 0 ? 0 : s.max ? most : sum / static_cast<double>(count);
           if (!want_err) continue;
@@ -269,16 +269,20 @@ StatusOr<std::vector<Buffer>> TeMaxRoiPool(const OpView& v, const std::vector<Bu
     return expr::Cast(DType::kI64, expr::Call(expr::Intrinsic::kFloor, safe + expr::Float(0.5, t)));
   };
   const te::AxisSpec axes = AxesOf(v.out[0]->shape);
+  // Along h or w: the first pixel of a bin and the one after its last.
+  auto bin = [&](const std::vector<Expr>& i, int d) {
+    const Expr start = column(i[0], 2 - d, s.scale), end = column(i[0], 4 - d, s.scale);
+    const Expr size = expr::Max(end - start + 1, expr::Int(1));
+    return std::pair(
+        expr::FloorDiv(i[d + 2] * size, s.pooled[d]) + start,
+        expr::FloorDiv((i[d + 2] + 1) * size + (s.pooled[d] - 1), s.pooled[d]) + start);
+  };
   const Buffer most = b.Reduce(
-      "roi", t, axes, {{"h", s.x[2]}, {"w", s.x[3]}}, te::Reducer::kMax,
+      "roi", t, axes, {{"row", s.x[2]}, {"column", s.x[3]}}, te::Reducer::kMax,
       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         Expr inside = expr::Bool(true);
         for (int d : {0, 1}) {
-          const Expr start = column(i[0], 2 - d, s.scale), end = column(i[0], 4 - d, s.scale);
-          const Expr size = expr::Max(end - start + 1, expr::Int(1));
-          const Expr first = expr::FloorDiv(i[d + 2] * size, s.pooled[d]) + start;
-          const Expr last =
-              expr::FloorDiv((i[d + 2] + 1) * size + (s.pooled[d] - 1), s.pooled[d]) + start;
+          const auto [first, last] = bin(i, d);
           inside = expr::And(inside, expr::And(expr::Le(first, r[d]), expr::Lt(r[d], last)));
         }
         const Expr n = ClampIndex(column(i[0], 0, 1), s.x[0]);
@@ -287,8 +291,13 @@ StatusOr<std::vector<Buffer>> TeMaxRoiPool(const OpView& v, const std::vector<Bu
       });
   // An empty bin is 0.
   return std::vector<Buffer>{b.Compute("pool", t, axes, [&](const std::vector<Expr>& i) {
-    const Expr y = expr::Load(most, i);
-    return expr::Select(expr::Eq(y, expr::Float(-kRoiInfinity, t)), expr::Float(0, t), y);
+    Expr some = expr::Bool(true);
+    for (int d : {0, 1}) {
+      const auto [first, last] = bin(i, d);
+      some = expr::And(
+          some, expr::Lt(expr::Max(first, expr::Int(0)), expr::Min(last, expr::Int(s.x[d + 2]))));
+    }
+    return expr::Select(some, expr::Load(most, i), expr::Float(0, t));
   })};
 }
 
@@ -321,11 +330,12 @@ Status ReferenceMaxRoiPool(const OpView& v, Inputs in, Outputs out, bool want_er
           for (int64_t h = first[0]; h < last[0]; ++h) {
             for (int64_t w = first[1]; w < last[1]; ++w) {
               const int64_t from = ((n * s.x[1] + c) * s.x[2] + h) * s.x[3] + w;
-              most = std::max(most, x.value[from]);
+              most = Larger(most, x.value[from]);
               bound = std::max(bound, x.ErrAt(from));
             }
           }
-          y.value[to] = most == -kRoiInfinity ? 0 : most;
+          const bool empty = first[0] >= last[0] || first[1] >= last[1];
+          y.value[to] = empty ? 0 : most;
           if (err) y.err[to] = bound;
         }
       }

@@ -3,8 +3,7 @@
 namespace whet::ops {
 
 const OpRecord& OpRound() {
-  // Half to even. An input that is not exact may fall to the other side of a step: its bound
-  // becomes a whole step.
+  // Half to even. An input that is not exact may fall to the other side of a step that is near.
   static const OpRecord op = Unary({
       .name = "Round",
       .types = Floats(),
@@ -12,7 +11,9 @@ const OpRecord& OpRound() {
         return expr::Call(expr::Intrinsic::kRound, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::nearbyint(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return MovedBetween([](double t) { return std::nearbyint(t); }, x, e);
+      },
       .idempotent = true,
   });
   return op;

@@ -11,7 +11,11 @@ const OpRecord& OpSigmoid() {
         return one / (one + expr::Call(expr::Intrinsic::kExp, Const(x->dtype, -0.0) - x));
       },
       .value = [](const OpView& v, double x) -> double { return 1 / (1 + std::exp(-x)); },
-      .slope = [](const OpView& v, double x, double y) -> double { return y * (1 - y); },
+      // Steepest at 0.
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double most = 1 / (1 + std::exp(std::max(std::fabs(x) - e, 0.0)));
+        return e * most * (1 - most);
+      },
       .ulp = 12,
       .flops_per_element = 12,
   });

@@ -1,6 +1,11 @@
 #include "compiler/ops/util.h"
 
 namespace whet::ops {
+namespace {
+
+double SignOf(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+
+}  // namespace
 
 const OpRecord& OpSign() {
   static const OpRecord op = Unary({
@@ -11,10 +16,10 @@ const OpRecord& OpSign() {
         return expr::Select(expr::Lt(Const(t, 0), x), Const(t, 1),
                             expr::Select(expr::Lt(x, Const(t, 0)), Const(t, -1), x));
       },
-      .value = [](const OpView& v, double x) -> double { return x > 0   ? 1
-                                                                : x < 0 ? -1
-                                                                        : x; },
-      .slope = [](const OpView& v, double x, double y) -> double { return 0x1.0p24; },
+      .value = [](const OpView& v, double x) -> double { return SignOf(x); },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return MovedBetween(SignOf, x, e);
+      },
   });
   return op;
 }

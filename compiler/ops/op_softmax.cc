@@ -122,8 +122,11 @@ Status ReferenceSoftmax(const OpView& v, Inputs in, Outputs out, bool want_err, 
       if (!want_err) continue;
       // Relative: the rounding of x - max is |x - max| units in the exponent, then exp, the sum and
       // the quotient; an uncertain input moves the element and the sum.
+      if (y.value[at] == 0) continue;
       const double spread = std::fabs(x.value[at] - top);
-      y.err[at] = y.value[at] * (2 * worst + unit * (2 * spread + static_cast<double>(n) + 24));
+      const double moved = std::expm1(std::min(2 * worst * kErrUnit, 64.0)) / kErrUnit;
+      y.err[at] = std::min(
+          y.value[at] * (moved + unit * (2 * spread + static_cast<double>(n) + 24)), 1 / kErrUnit);
     }
   }
   return OkStatus();

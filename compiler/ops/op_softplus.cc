@@ -18,7 +18,9 @@ const OpRecord& OpSoftplus() {
       .value = [](const OpView& v, double x) -> double {
         return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
       },
-      .slope = [](const OpView& v, double x, double y) -> double { return 1 / (1 + std::exp(-x)); },
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return e / (1 + std::exp(-(x + e)));
+      },
       .ulp = 10,
       .absolute = [](const OpView&, double) { return 2.0; },
       .flops_per_element = 24,

@@ -10,8 +10,8 @@ const OpRecord& OpSqrt() {
         return expr::Call(expr::Intrinsic::kSqrt, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::sqrt(x); },
-      .slope = [](const OpView& v, double x, double y) -> double {
-        return y > 0 ? 0.5 / y : std::sqrt(0x1.0p24);
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        return x >= e ? e / (y + std::sqrt(x - e)) : std::max(y, std::sqrt(x + e) - y);
       },
       .ulp = 2,
       .range = [](const OpView&, int) { return graph::InputRange{0, 2}; },

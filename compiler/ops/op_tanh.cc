@@ -10,7 +10,11 @@ const OpRecord& OpTanh() {
         return expr::Call(expr::Intrinsic::kTanh, x);
       },
       .value = [](const OpView& v, double x) -> double { return std::tanh(x); },
-      .slope = [](const OpView& v, double x, double y) -> double { return 1 - y * y; },
+      // Steepest at 0.
+      .moved = [](const OpView& v, double x, double y, double e) -> double {
+        const double least = std::tanh(std::max(std::fabs(x) - e, 0.0));
+        return e * (1 - least) * (1 + least);
+      },
       .ulp = 8,
       .flops_per_element = 10,
   });

@@ -13,12 +13,28 @@ Status InferWhere(const OpView& v, std::vector<TensorType>* out) {
   return OkStatus();
 }
 
+// A condition that rounding may turn around admits the other alternative too.
+void AdmitOtherSide(Inputs in, RefTensor& y) {
+  std::vector<bool> unsure(y.value.size());
+  ForEachStrided(y.shape, BroadcastStrides(in[0]->shape, y.shape), 0,
+                 [&](int64_t i, int64_t at) { unsure[i] = in[0]->err[at] > 0; });
+  for (int side : {1, 2}) {
+    ForEachStrided(y.shape, BroadcastStrides(in[side]->shape, y.shape), 0,
+                   [&](int64_t i, int64_t at) {
+                     const double apart = std::fabs(in[side]->value[at] - y.value[i]);
+                     if (unsure[i])
+                       y.err[i] = std::max(y.err[i], apart / kErrUnit + in[side]->ErrAt(at));
+                   });
+  }
+}
+
 Status ReferenceWhere(const OpView& v, Inputs in, Outputs out, bool want_err) {
   RefTensor& y = out[0];
   std::vector<double> cond(y.value.size());
   ForEachStrided(y.shape, BroadcastStrides(in[0]->shape, y.shape), 0,
                  [&](int64_t i, int64_t at) { cond[i] = in[0]->value[at]; });
-  const bool err = want_err && (!in[1]->err.empty() || !in[2]->err.empty());
+  const bool unsure = want_err && !in[0]->err.empty();
+  const bool err = unsure || (want_err && (!in[1]->err.empty() || !in[2]->err.empty()));
   if (err) y.err.resize(y.value.size());
   if (!in[1]->ints.empty() || !in[2]->ints.empty()) EnsureWords(y);
   for (int side : {1, 2}) {
@@ -30,6 +46,7 @@ Status ReferenceWhere(const OpView& v, Inputs in, Outputs out, bool want_err) {
                      if (err) y.err[i] = in[side]->ErrAt(at);
                    });
   }
+  if (unsure) AdmitOtherSide(in, y);
   return OkStatus();
 }
 

@@ -214,7 +214,8 @@ Status Reference(const OpView& v, Inputs in, Outputs out, bool want_err, bool av
   return OkStatus();
 }
 
-// ---- MaxPoolIndices: where, in the whole input, the first of the maxima stands.
+// ---- MaxPoolIndices: where, in the whole input, the first of the maxima stands. As in a maximum,
+// a NaN is larger than any number.
 
 StatusOr<std::vector<Buffer>> TeIndices(const OpView& v, const std::vector<Buffer>& in,
                                         te::Builder& b) {
@@ -241,15 +242,18 @@ StatusOr<std::vector<Buffer>> TeIndices(const OpView& v, const std::vector<Buffe
   const bool columns = v.attrs->Int("storage_order") != 0;
   const Buffer first = b.Reduce("first", DType::kI64, axes, taps, te::Reducer::kMin,
                                 [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
-                                  const Expr h = row(i, r, 0), w = row(i, r, 1);
-                                  const Expr hit =
-                                      expr::And(expr::And(inside(h, 0, s.h), inside(w, 1, s.iw)),
-                                                expr::Eq(load(i, r), expr::Load(most, i)));
+                                  const Expr h = row(i, r, 0), w = row(i, r, 1), x_at = load(i, r);
+                                  Expr largest = expr::Eq(x_at, expr::Load(most, i));
+                                  if (IsFloat(t))
+                                    largest = expr::Or(largest, expr::Not(expr::Eq(x_at, x_at)));
+                                  const Expr hit = expr::And(
+                                      expr::And(inside(h, 0, s.h), inside(w, 1, s.iw)), largest);
                                   const Expr number = (h - win.pads[0]) * s.iw + (w - win.pads[1]);
                                   return expr::Select(hit, number, expr::Int(s.h * s.iw));
                                 });
   return std::vector<Buffer>{b.Compute("index", DType::kI64, axes, [&](const std::vector<Expr>& i) {
-    // Only NaN hides every maximum: its place is then the first of the plane.
+    // Where none is hit (an element that is computed twice, differently), the first of the plane
+    // stands in: an index is always inside.
     const Expr raw = expr::Load(first, i);
     const Expr number = expr::Select(expr::Lt(raw, expr::Int(s.h * s.iw)), raw, expr::Int(0));
     const Expr plane = (i[0] * s.c + i[1]) * (s.h * s.iw);
@@ -258,33 +262,46 @@ StatusOr<std::vector<Buffer>> TeIndices(const OpView& v, const std::vector<Buffe
   })};
 }
 
-Status ReferenceIndices(const OpView& v, Inputs in, Outputs out, bool) {
-  WHET_ASSIGN_OR_RETURN(const PoolShape s, ShapeOf(v));
+// Calls f(h, w) for the places of a window that are inside of the input, in order.
+template <typename F>
+void ForEachPlace(const PoolShape& s, int64_t oh, int64_t ow, const F& f) {
   const Window& w = s.w;
+  int64_t h0, h1, w0, w1;
+  w.Taps(0, oh, s.h, &h0, &h1);
+  w.Taps(1, ow, s.iw, &w0, &w1);
+  for (int64_t kh = h0; kh < h1; ++kh) {
+    for (int64_t kw = w0; kw < w1; ++kw)
+      f(oh * w.strides[0] - w.pads[0] + kh * w.dilations[0],
+        ow * w.strides[1] - w.pads[1] + kw * w.dilations[1]);
+  }
+}
+
+Status ReferenceIndices(const OpView& v, Inputs in, Outputs out, bool want_err) {
+  WHET_ASSIGN_OR_RETURN(const PoolShape s, ShapeOf(v));
+  const RefTensor& x = *in[0];
   const bool columns = v.attrs->Int("storage_order") != 0;
-  int64_t to = 0;
-  for (int64_t plane = 0; plane < s.n * s.c; ++plane) {
-    for (int64_t oh = 0; oh < s.oh; ++oh) {
-      for (int64_t ow = 0; ow < s.ow; ++ow, ++to) {
-        int64_t h0, h1, w0, w1, best_h = 0, best_w = 0;
-        w.Taps(0, oh, s.h, &h0, &h1);
-        w.Taps(1, ow, s.iw, &w0, &w1);
-        double best = -kInf;
-        bool any = false;
-        for (int64_t kh = h0; kh < h1; ++kh) {
-          for (int64_t kw = w0; kw < w1; ++kw) {
-            const int64_t h = oh * w.strides[0] - w.pads[0] + kh * w.dilations[0],
-                          x = ow * w.strides[1] - w.pads[1] + kw * w.dilations[1];
-            const double p = in[0]->value[(plane * s.h + h) * s.iw + x];
-            if (any && !(p > best)) continue;
-            any = true;
-            best = p, best_h = h, best_w = x;
-          }
-        }
-        out[0].value[to] = static_cast<double>(
-            plane * s.h * s.iw + (columns ? best_w * s.h + best_h : best_h * s.iw + best_w));
-      }
+  const bool err = want_err && !x.err.empty();
+  if (err) out[0].err.assign(out[0].value.size(), 0);
+  for (int64_t to = 0; to < out[0].size(); ++to) {
+    const int64_t plane = to / (s.oh * s.ow) * s.h * s.iw;
+    const int64_t oh = to / s.ow % s.oh, ow = to % s.ow;
+    int64_t best = -1;
+    ForEachPlace(s, oh, ow, [&](int64_t h, int64_t w) {
+      const int64_t at = plane + h * s.iw + w;
+      const double p = x.value[at], most = best < 0 ? 0 : x.value[best];
+      if (best < 0 || p > most || (std::isnan(p) && !std::isnan(most))) best = at;
+    });
+    // Inputs that rounding may bring into the other order admit any index.
+    if (err) {
+      ForEachPlace(s, oh, ow, [&](int64_t h, int64_t w) {
+        const int64_t at = plane + h * s.iw + w;
+        const double both = x.err[at] + x.err[best];
+        if (at != best && both > 0 && x.value[best] - x.value[at] <= both * kErrUnit)
+          out[0].err[to] = static_cast<double>(s.h * s.iw) / kErrUnit;
+      });
     }
+    const int64_t h = (best - plane) / s.iw, w = (best - plane) % s.iw;
+    out[0].value[to] = static_cast<double>(plane + (columns ? w * s.h + h : h * s.iw + w));
   }
   return OkStatus();
 }

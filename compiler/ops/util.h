@@ -2,8 +2,10 @@
 // common shapes of operator (unary, binary with broadcasting, reduction, data movement). Used by
 // compiler/ops/op_*.cc only; pure functions.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -94,6 +96,28 @@ Shape BroadcastStrides(const Shape& from, const Shape& to);
 // out[i] = in[offset + strides . index(i)], values and errors; infallible.
 void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out,
                  bool want_err);
+// One unit of RefTensor::err.
+inline constexpr double kErrUnit = 0x1.0p-24;
+// The larger of two numbers, and NaN where one is.
+inline double Larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+// The largest |f(t) - f(x)| for t in [x - e, x + e] of a function that is monotone between `steps`.
+// Infinite where it has no value at an end.
+template <typename F>
+double MovedBetween(const F& f, double x, double e, std::initializer_list<double> steps = {}) {
+  const double y = f(x);
+  double most = 0;
+  auto reaches = [&](double t) {
+    const double d = std::fabs(f(t) - y);
+    most = std::isnan(d) ? HUGE_VAL : std::max(most, d);
+  };
+  reaches(x - e);
+  reaches(x + e);
+  for (double s : steps) {
+    if (!(std::fabs(x - s) <= e)) continue;
+    for (double t : {s, std::nextafter(s, -HUGE_VAL), std::nextafter(s, HUGE_VAL)}) reaches(t);
+  }
+  return most;
+}
 // y[i] = x[from], the value in both forms, and the error where y has errors.
 void CopyElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i);
 // x[a] < x[b], exactly.
@@ -132,6 +156,10 @@ struct UnarySpec {
   std::function<double(const OpView&, double x)> value;
   // |derivative| at x with y = f(x); null: 1 (1-Lipschitz and exact, like max).
   std::function<double(const OpView&, double x, double y)> slope;
+  // How far y = f(x) may move when x does by at most `e`, for functions whose slope at x does not
+  // say it: those with steps, poles and vertical tangents. `e` and the result are numbers, not in
+  // units of err. Null: slope * e.
+  std::function<double(const OpView&, double x, double y, double e)> moved;
   double ulp = 0;  // own rounding as a multiple of |y|, in units of 2^-24 for f32; 0: exact
   // Own rounding that does not shrink with y (cancellation inside the function), added to that.
   std::function<double(const OpView&, double x)> absolute;

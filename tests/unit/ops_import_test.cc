@@ -438,6 +438,20 @@ TEST(SelectTest, HardmaxBeforeOperatorSet13RunsOverTheRest) {
   EXPECT_THAT(Outputs(m, {{1, 2, 3, 0, 5, 5, 5, 5}})[0], ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
 }
 
+// f16 ends at 65504.
+TEST(LossTest, HalfPrecisionsCountManyPositions) {
+  const int64_t n = 70000;
+  for (const char* op : {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}) {
+    TestModel m(13);
+    m.Input("x", {1, 2, n}, DType::kF16).Input("t", {1, n}, DType::kI64);
+    m.Node(op, {"x", "t"}, {"y"});
+    m.Output("y");
+    const Values t(static_cast<size_t>(n), 1);
+    const double want = op[0] == 'N' ? 2 : std::log(2);
+    EXPECT_NEAR(Outputs(m, {Values(static_cast<size_t>(2 * n), -2), t})[0][0], want, 1e-3) << op;
+  }
+}
+
 TEST(LossTest, IgnoredTargetsHaveNoWeight) {
   TestModel m(13);
   m.Input("x", {3, 2}).Input("t", {3}, DType::kI64);

@@ -11,9 +11,7 @@
 #include <limits>
 #include <set>
 
-#include "compiler/fusion/workload.h"
-#include "compiler/loop/interpret.h"
-#include "compiler/ops/catalog.h"
+#include "tests/unit/op_workload.h"
 
 namespace whet::ops {
 namespace {
@@ -25,26 +23,9 @@ using testing::HasSubstr;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// "f32[2,3] const f32[3]" + "Add.1(0, 1)" -> a workload of one operator, one output of it,
-// row-major.
 StatusOr<Workload> Single(const std::vector<std::string>& inputs, const std::string& op,
                           size_t output = 0) {
-  const size_t result = inputs.size() + output;
-  std::string text = "whet-workload 1\n";
-  for (const std::string& i : inputs) text += "input " + i + "\n";
-  text += "op " + op + "\n";
-  // Inference says what the output is; the parser wants it spelled out.
-  auto probe = Workload::Parse(text + fmt::format("output {} f32[]\n", result), Catalog());
-  if (probe.ok()) return probe;
-  const std::string message = Message(probe.status());
-  const std::string marker = fmt::format("output {} is ", result);
-  const size_t at = message.find(marker);
-  if (at == std::string::npos) return probe.status();
-  const size_t begin = at + marker.size();
-  return Workload::Parse(
-      text + fmt::format("output {} {}\n", result,
-                         message.substr(begin, message.find(", not ", begin) - begin)),
-      Catalog());
+  return testing_support::OpWorkload(inputs, {op}, output);
 }
 
 std::vector<double> Evaluate(const std::vector<std::string>& inputs, const std::string& op,
@@ -628,21 +609,15 @@ std::vector<Sample> Samples() {
 
 // Runs the tensor expressions through the interpreter and holds them against the reference.
 void ExpectTeAgrees(const Workload& w) {
-  auto te = fusion::BuildTe(w);
-  ASSERT_TRUE(te.ok()) << te.status();
-  auto program = loop::FromTe("sample", te->func, te->input_layouts, te->output_layouts);
-  ASSERT_TRUE(program.ok()) << program.status();
+  const testing_support::OpProgram program(w);
+  ASSERT_TRUE(program.ok());
   for (uint64_t seed : {1, 2}) {
     const auto inputs = fusion::MakeInputs(w, seed);
-    loop::Memory memory;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      memory[te->func.inputs[i]->name] = fusion::LogicalToPhysical(w.inputs[i].type, inputs[i]);
-    const Status ran = loop::Interpret(*program, memory);
-    ASSERT_TRUE(ran.ok()) << ran << "\n" << w.ToString();
+    auto got_or = program.Interpret(inputs);
+    ASSERT_TRUE(got_or.ok()) << got_or.status() << "\n" << w.ToString();
+    const std::vector<double>& got = *got_or;
     auto reference = fusion::EvaluateReference(w, inputs);
     ASSERT_TRUE(reference.ok()) << reference.status();
-    const auto got =
-        fusion::PhysicalToLogical(w.outputs[0].type, memory[te->func.outputs[0]->name]);
     const fusion::ReferenceOutput& want = (*reference)[0];
     for (size_t i = 0; i < got.size(); ++i) {
       if (std::isnan(want.expected[i]) && std::isnan(got[i])) continue;

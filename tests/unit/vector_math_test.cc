@@ -158,6 +158,48 @@ TEST(VectorMathTest, SpecialValuesOfDoublesAreTheCLibrarys) {
   }
 }
 
+TEST(VectorMathTest, PowersOfSpecialValuesAreTheCLibrarys) {
+  const std::vector<double> corners = {0,   -0.0, 1, -1, 0.5,      -0.5,      2,  -2,
+                                       2.5, -2.5, 3, -3, INFINITY, -INFINITY, NAN};
+  std::vector<double> x, y;
+  for (double a : corners) {
+    for (double b : corners) {
+      x.push_back(a);
+      y.push_back(b);
+    }
+  }
+  const auto n = static_cast<int64_t>(x.size());
+  for (DType t : {DType::kF32, DType::kF64}) {
+    for (const Target& target : {Target::Host(), Target()}) {
+      te::Builder b;
+      const auto base = b.Input("x", t, {n}, false), power = b.Input("y", t, {n}, false);
+      const auto out = b.Compute("out", t, {{"i", n}}, [&](const std::vector<expr::Expr>& i) {
+        return expr::Binary(expr::BinaryOp::kPow, expr::Load(base, i), expr::Load(power, i));
+      });
+      const auto id = expr::IndexMap::Identity(1);
+      auto p = loop::FromTe("f", b.Finish({out}), {id, id}, {id});
+      ASSERT_TRUE(p.ok()) << p.status();
+      const schedule::Space space(*p, target);
+      auto s = space.Apply(space.Default());
+      ASSERT_TRUE(s.ok()) << s.status();
+      const std::vector<double> z =
+          testing_support::CompiledOutputs(s->program(), target, {{"x", x}, {"y", y}})["out"];
+      ASSERT_EQ(z.size(), x.size());
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = std::pow(x[i], y[i]);
+        const std::string where = fmt::format("{}^{} is {}, not {}", x[i], y[i], z[i], want);
+        if (std::isnan(want)) {
+          EXPECT_TRUE(std::isnan(z[i])) << where;
+        } else if (std::isinf(want) || want == 0) {
+          EXPECT_TRUE(z[i] == want && std::signbit(z[i]) == std::signbit(want)) << where;
+        } else {
+          EXPECT_NEAR(z[i], want, 1e-6 * std::fabs(want)) << where;
+        }
+      }
+    }
+  }
+}
+
 TEST(VectorMathTest, StaysWithinThePublishedBounds) {
   for (const Function& f : kFunctions) {
     std::vector<double> x;

@@ -1,6 +1,7 @@
 #include "tuner/task/compiler_tasks.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/schedule/space.h"
 #include "compiler/support/expected.h"
@@ -172,7 +173,11 @@ StatusOr<std::string> CompilerTasks::Expected(std::string_view text,
       ExpectedOutput out;
       out.expected = fusion::LogicalToPhysical(type, outputs[o].expected);
       const auto tolerance = fusion::LogicalToPhysical(type, outputs[o].tolerance);
-      out.tolerance.assign(tolerance.begin(), tolerance.end());
+      for (double bound : tolerance) {  // never less than what is allowed
+        const auto near = static_cast<float>(bound);
+        out.tolerance.push_back(static_cast<double>(near) < bound ? std::nextafter(near, HUGE_VALF)
+                                                                  : near);
+      }
       e.outputs.push_back(std::move(out));
     }
     all.push_back(std::move(e));
