@@ -45,7 +45,7 @@ void AtTheEndsOfTheRange(RefTensor& t) {
       continue;
     }
     double& e = t.err[i];
-    if (!(e >= 0)) e = 0;  // undefined: an infinity times zero
+    if (std::isnan(e)) e = HUGE_VAL;  // zero times an infinite error: nothing is known
     if (e > 0) e += smallest;
     const double moved = std::isfinite(size) ? e * kUnit : 0;
     if (size - moved >= overflow) v = std::copysign(HUGE_VAL, v);

@@ -10,7 +10,8 @@ const OpRecord& OpMul() {
       .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return a * b; },
       .value = [](const OpView& v, double a, double b) -> double { return a * b; },
       .err = [](double a, double ea, double b, double eb, double y) -> double {
-        return std::fabs(a) * eb + std::fabs(b) * ea + ea * eb * kErrUnit;
+        return (eb > 0 ? std::fabs(a) * eb : 0) +
+               (ea > 0 ? (std::fabs(b) + eb * kErrUnit) * ea : 0);
       },
       .ulp = 1,
   });

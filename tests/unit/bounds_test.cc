@@ -186,6 +186,22 @@ TEST(BoundsTest, AConditionThatMayTurnAdmitsBothSides) {
   EXPECT_GE(graph::ToleranceAt(y, 2), 2);
 }
 
+TEST(BoundsTest, WhereNothingIsKnownAnyNumberWillDo) {
+  const RefTensor unknown = Inexact(DType::kF32, {2, 2, 2}, {kInf, kInf, kInf});
+  const RefTensor y = Apply("Mul", {}, {unknown, Exact(DType::kF32, {3, 0, kInf})});
+  EXPECT_THAT(y.value, ElementsAre(6, 0, kInf));
+  EXPECT_EQ(graph::ToleranceAt(y, 0), kInf);
+  EXPECT_EQ(graph::ToleranceAt(y, 1), kInf);
+  EXPECT_EQ(graph::ToleranceAt(y, 2), 0);
+  // What is masked by -infinity is 0, exactly.
+  RefTensor x{DType::kF32, {1, 3}, {1, -kInf, 2}, {}};
+  x.err.assign(3, 0.1 / kUnit);
+  const RefTensor masked = Apply("Softmax", {{"axis", int64_t{1}}}, {x});
+  EXPECT_EQ(masked.value[1], 0);
+  EXPECT_EQ(graph::ToleranceAt(masked, 1), 0);
+  EXPECT_GT(graph::ToleranceAt(masked, 0), 0.03);
+}
+
 // A right kernel, here the interpreter, passes; results that are wrong by `wrong` do not.
 void ExpectSeen(const std::vector<std::string>& inputs, const std::vector<std::string>& ops,
                 std::vector<Values> values, double wrong) {

@@ -219,21 +219,42 @@ void ExpectSame(const Row& row, const Values& got, const Values& want, const std
   }
 }
 
-// The operator scheduled and compiled for a target.
-Values Kernel(const OpProgram& program, const std::vector<Values>& inputs, const Target& target) {
-  const schedule::Space space(program.program(), target);
-  auto s = space.Apply(space.Default());
+Values Scheduled(const OpProgram& program, const schedule::Space& space, const schedule::Point& at,
+                 const std::vector<Values>& inputs) {
+  auto s = space.Apply(at);
   EXPECT_TRUE(s.ok()) << s.status();
   if (!s.ok()) return {};
   const loop::Memory results =
-      testing_support::CompiledOutputs(s->program(), target, program.Inputs(inputs));
+      testing_support::CompiledOutputs(s->program(), space.target(), program.Inputs(inputs));
   return results.empty() ? Values() : program.Output(results);
+}
+
+// The operator scheduled as by default, and compiled for a target.
+Values Kernel(const OpProgram& program, const std::vector<Values>& inputs, const Target& target) {
+  const schedule::Space space(program.program(), target);
+  return Scheduled(program, space, space.Default(), inputs);
+}
+
+// Some of the other ways to schedule it.
+std::vector<schedule::Point> OtherPoints(const schedule::Space& space) {
+  Rng rng(17);
+  std::vector<schedule::Point> points;
+  for (size_t v = 0; v < space.variants().size(); ++v) {
+    const size_t enough = points.size() + 4;
+    for (int tries = 0; tries < 200 && points.size() < enough; ++tries) {
+      schedule::Point p{static_cast<int>(v), {}};
+      for (const schedule::Knob& k : space.variants()[v].knobs)
+        p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
+      if (space.Check(p) == schedule::Rejection::kNone) points.push_back(p);
+    }
+  }
+  return points;
 }
 
 const std::pair<const char*, Target> kTargets[] = {{"the host's kernel", Target::Host()},
                                                    {"the base's kernel", Target()}};
 
-void Check(const Row& row) {
+void Check(const Row& row, bool other_schedules = false) {
   SCOPED_TRACE(row.op);
   std::vector<std::string> types;
   std::vector<Values> inputs;
@@ -252,8 +273,13 @@ void Check(const Row& row) {
   ExpectSame(row, (*reference)[0].expected, want, "the reference");
   const OpProgram program(*w);
   ASSERT_TRUE(program.ok());
-  for (const auto& [name, target] : kTargets)
+  for (const auto& [name, target] : kTargets) {
     ExpectSame(row, Kernel(program, inputs, target), want, name);
+    if (!other_schedules) continue;
+    const schedule::Space space(program.program(), target);
+    for (const schedule::Point& p : OtherPoints(space))
+      ExpectSame(row, Scheduled(program, space, p, inputs), want, name);
+  }
 }
 
 TEST(SpecialValuesTest, UnaryOperatorsGiveWhatTheTableSays) {
@@ -279,6 +305,7 @@ TEST(SpecialValuesTest, WindowsGiveWhatTheTableSays) {
 }
 
 TEST(SpecialValuesTest, ANaNAnywhereInALongRowIsTheExtreme) {
+  constexpr bool kAlsoOthers = true;
   constexpr int64_t n = 45;  // vectors, and a rest; NaN at each place
   Values x, arg;
   for (int64_t i = 0; i < n; ++i) {
@@ -287,11 +314,11 @@ TEST(SpecialValuesTest, ANaNAnywhereInALongRowIsTheExtreme) {
   }
   const std::vector<std::string> rows = {"f32[45,45]"};
   for (const char* op : {"ReduceMax.1(0) {axes=[1]}", "ReduceMin.1(0) {axes=[1]}"})
-    Check({op, rows, {x}, Values(n, kNan)});
+    Check({op, rows, {x}, Values(n, kNan)}, kAlsoOthers);
   for (const char* op : {"ArgMax.1(0) {axis=1}", "ArgMin.1(0) {axis=1}"})
-    Check({op, rows, {x}, arg});
-  Check({"MaxPool.1(0) {kernel=[1,45]}", {"f32[1,1,45,45]"}, {x}, Values(n, kNan)});
-  Check({"Softmax.1(0) {axis=1}", rows, {x}, Values(n * n, kNan)});
+    Check({op, rows, {x}, arg}, kAlsoOthers);
+  Check({"MaxPool.1(0) {kernel=[1,45]}", {"f32[1,1,45,45]"}, {x}, Values(n, kNan)}, kAlsoOthers);
+  Check({"Softmax.1(0) {axis=1}", rows, {x}, Values(n * n, kNan)}, kAlsoOthers);
 }
 
 // ---- quantized arithmetic, by the formulas of the operators, in f32 and half to even
@@ -299,16 +326,22 @@ TEST(SpecialValuesTest, ANaNAnywhereInALongRowIsTheExtreme) {
 double ToF32(double v) { return static_cast<double>(static_cast<float>(v)); }
 
 void ExpectExactly(const std::vector<std::string>& types, const std::string& op,
-                   const std::vector<Values>& inputs, const Values& want) {
+                   const std::vector<Values>& inputs, const Values& want,
+                   bool other_schedules = false) {
   auto w = OpWorkload(types, {op});
   ASSERT_TRUE(w.ok()) << w.status();
   const OpProgram program(*w);
   ASSERT_TRUE(program.ok());
   for (const auto& [name, target] : kTargets) {
-    const Values got = Kernel(program, inputs, target);
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < want.size(); ++i)
-      ASSERT_EQ(got[i], want[i]) << op << " by " << name << ", element " << i;
+    const schedule::Space space(program.program(), target);
+    std::vector<schedule::Point> points = {space.Default()};
+    if (other_schedules) points = OtherPoints(space);
+    for (const schedule::Point& p : points) {
+      const Values got = Scheduled(program, space, p, inputs);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i)
+        ASSERT_EQ(got[i], want[i]) << op << " by " << name << ", element " << i;
+    }
   }
 }
 
@@ -356,8 +389,14 @@ TEST(QuantizedTest, IntegerProductsAreExact) {
         want[i * n + j] += (a[i * k + p] - a_zero) * (b[p * n + j] - b_zero);
     }
   }
-  ExpectExactly({"u8[5,67]", "i8[67,35]", "u8[]", "i8[]"}, "MatMulInteger.1(0, 1, 2, 3)",
-                {a, b, {a_zero}, {b_zero}}, want);
+  for (bool others : {false, true})
+    ExpectExactly({"u8[5,67]", "i8[67,35]", "u8[]", "i8[]"}, "MatMulInteger.1(0, 1, 2, 3)",
+                  {a, b, {a_zero}, {b_zero}}, want, others);
+  // Without zero points the operands stay bytes; pairs of the largest leave 16 bits.
+  const Values large(m * k, 255), most(k * n, 127);
+  for (bool others : {false, true})
+    ExpectExactly({"u8[5,67]", "const i8[67,35]"}, "MatMulInteger.1(0, 1)", {large, most},
+                  Values(m * n, 255.0 * 127 * k), others);
 }
 
 TEST(QuantizedTest, RequantizationIsWithinOneQuantumOfExactArithmetic) {
