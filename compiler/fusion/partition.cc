@@ -38,6 +38,7 @@ class Grouper {
         users_(g.Users()),
         producers_(g.Producers()),
         group_(g.nodes.size(), -1),
+        in_front_(g.nodes.size(), false),
         is_output_(g.values.size(), false) {
     for (const graph::GraphOutput& o : g.outputs) is_output_[o.value] = true;
   }
@@ -105,6 +106,10 @@ class Grouper {
   void Add(int id, int n) {
     groups_[id].push_back(n);
     group_[n] = id;
+    for (int user : users_[out(n)]) {
+      if (group_[user] == id && (kind(user) == FusionKind::kOutFusable || in_front_[user]))
+        in_front_[n] = true;
+    }
   }
 
   bool Fits(int id, const std::vector<int>& more) const {
@@ -197,7 +202,7 @@ class Grouper {
       if (!takes) return -1;
       const bool repeats = kind(user) <= FusionKind::kInjective &&
                            g_.type(out(user)).num_elements() > kMaxRecompute * size;
-      if (repeats && !moves_data) return -1;
+      if ((repeats || in_front_[user]) && !moves_data) return -1;
     }
     return id >= 0 && Fits(id, {n}) ? id : -1;
   }
@@ -234,6 +239,9 @@ class Grouper {
   const std::vector<std::vector<int>> users_;
   const std::vector<int> producers_;
   std::vector<int> group_;
+  // A gate in front of a convolution, and what moves data into it: anything dearer would be
+  // computed again for each block of output channels.
+  std::vector<bool> in_front_;
   std::vector<bool> is_output_;
   std::vector<std::vector<int>> groups_;
 };

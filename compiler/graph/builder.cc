@@ -22,11 +22,13 @@ constexpr int64_t kMaxFolding = int64_t{1} << 32;
 
 ConstantPtr Empty(const TensorType& t) { return graph::Constant::OfDoubles(t.dtype, t.shape, {}); }
 
-// Weights of 8 bits stay what they are until the pass that multiplies integers has looked at them.
-bool Dequantizes(const std::vector<const TensorType*>& in, const std::vector<TensorType>& out) {
-  const bool narrow =
-      !in.empty() && in[0] != nullptr && (in[0]->dtype == DType::kI8 || in[0]->dtype == DType::kU8);
-  return narrow && IsFloat(out[0].dtype);
+// Weights of 8 bits and biases of 32 stay what they are until the pass that multiplies integers has
+// looked at them.
+bool Dequantizes(const OpRecord& op, const std::vector<const TensorType*>& in,
+                 const std::vector<TensorType>& out) {
+  if (in.empty() || in[0] == nullptr || !IsFloat(out[0].dtype)) return false;
+  const DType t = in[0]->dtype;
+  return t == DType::kI8 || t == DType::kU8 || (t == DType::kI32 && op.name == "DequantizeLinear");
 }
 
 }  // namespace
@@ -57,45 +59,58 @@ StatusOr<ValueId> GraphBuilder::Emit(std::string_view op, std::vector<ValueId> i
   return out[0];
 }
 
-StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
-                                                     std::vector<ValueId> inputs, Attrs attrs) {
-  Node n;
-  n.op = g_.catalog->Find(op);
+StatusOr<NewNode> MakeNode(Graph& g, std::string_view op, std::vector<ValueId> inputs, Attrs attrs,
+                           std::string label) {
+  NewNode made;
+  Node& n = made.node;
+  n.op = g.catalog->Find(op);
   if (n.op == nullptr) return Unimplemented("operator {} is not supported", op);
-  n.label = label_;
+  n.label = std::move(label);
   WHET_ASSIGN_OR_RETURN(n.attrs, FillAttrs(*n.op, std::move(attrs)));
   while (!inputs.empty() && inputs.back() == kNoValue) inputs.pop_back();
-  bool constant = true, known = true;
-  for (ValueId& v : inputs) {
-    if (v == kNoValue) continue;
-    if (g_.constant(v) == nullptr && g_.type(v).num_elements() == 0)
-      v = g_.AddConstant(label_, Empty(g_.type(v)));
-    constant &= g_.constant(v) != nullptr;
-    known &= Known(v);
-  }
-  std::vector<const TensorType*> types;
-  for (ValueId v : inputs) types.push_back(v == kNoValue ? nullptr : &g_.type(v));
-  WHET_ASSIGN_OR_RETURN(std::vector<TensorType> out, InferTypes(*n.op, n.attrs, types));
   n.inputs = std::move(inputs);
+  std::vector<const TensorType*> types;
+  for (ValueId v : n.inputs) types.push_back(v == kNoValue ? nullptr : &g.type(v));
+  WHET_ASSIGN_OR_RETURN(made.types, InferTypes(*n.op, n.attrs, types));
+  const std::vector<TensorType>& out = made.types;
   if (std::all_of(out.begin(), out.end(),
                   [](const TensorType& t) { return t.num_elements() == 0; })) {
-    std::vector<ValueId> ids;
-    for (const TensorType& t : out) ids.push_back(g_.AddConstant(label_, Empty(t)));
-    return ids;
+    for (const TensorType& t : out) made.results.push_back(Empty(t));
+    return made;
   }
   const bool small = std::all_of(
       out.begin(), out.end(), [](const TensorType& t) { return t.num_elements() <= kFoldAtOnce; });
   const bool foldable =
-      constant && small && !Dequantizes(types, out) && n.op->reference && !n.inputs.empty();
+      small && !Dequantizes(*n.op, types, out) && n.op->reference && !n.inputs.empty();
   const int64_t cost = foldable ? EvaluationCost(ViewOf(*n.op, n.attrs, types, out)) : 0;
-  if (foldable && cost <= kMaxFoldCost) {
-    WHET_RETURN_IF_ERROR(CountFolding(cost));
-    WHET_ASSIGN_OR_RETURN(std::vector<ConstantPtr> folded, EvaluateConstantNode(g_, n, out));
+  bool constant = true;
+  for (ValueId& v : n.inputs) {
+    if (v == kNoValue) continue;
+    if (g.constant(v) == nullptr && g.type(v).num_elements() == 0)
+      v = g.AddConstant(n.label, Empty(g.type(v)));
+    constant &= g.constant(v) != nullptr;
+  }
+  if (constant && foldable && cost <= kMaxFoldCost) {
+    WHET_ASSIGN_OR_RETURN(made.results, EvaluateConstantNode(g, n, out));
+    made.cost = cost;
+  }
+  return made;
+}
+
+StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
+                                                     std::vector<ValueId> inputs, Attrs attrs) {
+  WHET_ASSIGN_OR_RETURN(NewNode made,
+                        MakeNode(g_, op, std::move(inputs), std::move(attrs), label_));
+  WHET_RETURN_IF_ERROR(CountFolding(made.cost));
+  if (made.results.size() == made.types.size()) {
     std::vector<ValueId> ids;
-    for (ConstantPtr& c : folded) ids.push_back(g_.AddConstant(label_, std::move(c)));
+    for (ConstantPtr& c : made.results) ids.push_back(g_.AddConstant(label_, std::move(c)));
     return ids;
   }
-  for (TensorType& t : out) n.outputs.push_back(g_.AddValue(label_, std::move(t)));
+  Node& n = made.node;
+  const bool known =
+      std::all_of(n.inputs.begin(), n.inputs.end(), [this](ValueId v) { return Known(v); });
+  for (TensorType& t : made.types) n.outputs.push_back(g_.AddValue(label_, std::move(t)));
   if (known && n.op->reference && !n.inputs.empty()) {
     for (ValueId v : n.outputs) put_off_.emplace(v, static_cast<int>(g_.nodes.size()));
   }

@@ -14,6 +14,20 @@
 
 namespace whet::graph {
 
+// A node that is not in the graph yet.
+struct NewNode {
+  Node node;  // without outputs
+  std::vector<TensorType> types;
+  // Its outputs, where they are known at once: constants that are small, and tensors without
+  // elements. Else empty, and the node has to be appended.
+  std::vector<ConstantPtr> results;
+  int64_t cost = 0;  // what they took (EvaluationCost)
+};
+// Looks the record up, fills the attributes in, infers types and folds what is constant and small.
+// What the catalog refuses is an error, and leaves the graph as it was.
+StatusOr<NewNode> MakeNode(Graph& g, std::string_view op, std::vector<ValueId> inputs, Attrs attrs,
+                           std::string label);
+
 class GraphBuilder {
  public:
   explicit GraphBuilder(Graph& g) : g_(g) {}

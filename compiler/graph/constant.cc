@@ -16,6 +16,7 @@ uint16_t ToSmallFloat(double v, int mantissa, int exponent_bits) {
   const auto inf = static_cast<uint16_t>(((1 << exponent_bits) - 1) << mantissa);
   if (std::isnan(v)) return static_cast<uint16_t>(sign | inf | (1 << (mantissa - 1)));
   double a = std::fabs(v);
+  if (a == 0) return sign;  // has no exponent
   if (std::isinf(a)) return static_cast<uint16_t>(sign | inf);
   if (a == 0) return sign;
   int e = 0;

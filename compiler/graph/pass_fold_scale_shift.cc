@@ -9,9 +9,11 @@
 // and among themselves:
 //   (x * a) * b = x * (a * b)     (x + a) + b = x + (a + b)     (x * a + b) * c = x * (a*c) + (b*c)
 // BatchNormalization elsewhere becomes Mul and Add. Only what has no other reader is folded, in
-// f64, rounded once.
+// f64, rounded once, and only where the rounded constants can stand for the exact ones. Large
+// weights that others read too are not copied.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/graph/passes.h"
@@ -32,11 +34,22 @@ struct ScaleShift {
 
 bool IsFoldable(DType t) { return t == DType::kF32 || t == DType::kF64; }
 
-bool AllFinite(const std::vector<double>& v) {
-  for (double d : v) {
-    if (!std::isfinite(d)) return false;
-  }
-  return true;
+// Of weights that others read too, as many elements are copied (64 KiB of f32).
+constexpr int64_t kSmallWeights = 1 << 14;
+
+// What f64 arithmetic made of shifts is finite as values of the type too.
+bool AreShifts(DType t, const std::vector<double>& v) {
+  return std::all_of(v.begin(), v.end(), [t](double d) { return std::isfinite(RoundTo(t, d)); });
+}
+// Nor has a factor become zero: what it multiplies may be large.
+bool AreScales(DType t, const std::vector<double>& v) {
+  return std::all_of(v.begin(), v.end(), [t](double d) {
+    const double rounded = RoundTo(t, d);
+    return std::isfinite(rounded) && (rounded != 0 || d == 0);
+  });
+}
+bool AreRepresentable(DType t, const ScaleShift& f) {
+  return AreScales(t, f.k) && AreShifts(t, f.s);
 }
 
 // The elements of a constant that broadcasts into `x` along one dimension at most.
@@ -51,9 +64,7 @@ std::optional<std::vector<double>> PerChannel(const PatternRewriter& r, ValueId 
     if (*axis >= 0 || shape[d] != x.shape[d + skip]) return std::nullopt;
     *axis = static_cast<int>(d + skip);
   }
-  std::vector<double> values = r.constant(c)->Doubles();
-  if (!AllFinite(values)) return std::nullopt;
-  return values;
+  return r.constant(c)->Doubles();
 }
 
 std::optional<ScaleShift> FromBatchNorm(const PatternRewriter& r, const Node& n) {
@@ -67,13 +78,17 @@ std::optional<ScaleShift> FromBatchNorm(const PatternRewriter& r, const Node& n)
     f.k.push_back(scale[c] / std::sqrt(variance[c] + n.attrs.Float("epsilon")));
     f.s.push_back(shift[c] - mean[c] * f.k[c]);
   }
-  if (!AllFinite(f.k) || !AllFinite(f.s)) return std::nullopt;
   return f;
 }
 
 std::optional<ScaleShift> AsScaleShift(const PatternRewriter& r, const Node& n) {
   if (!IsFoldable(r.type(n.outputs[0]).dtype)) return std::nullopt;
-  if (n.op->name == "BatchNormalization") return FromBatchNorm(r, n);
+  const DType type = r.type(n.outputs[0]).dtype;
+  if (n.op->name == "BatchNormalization") {
+    auto f = FromBatchNorm(r, n);
+    if (f && !AreRepresentable(type, *f)) return std::nullopt;
+    return f;
+  }
   const bool mul = n.op->name == "Mul", div = n.op->name == "Div", add = n.op->name == "Add",
              sub = n.op->name == "Sub";
   if (!mul && !div && !add && !sub) return std::nullopt;
@@ -86,30 +101,42 @@ std::optional<ScaleShift> AsScaleShift(const PatternRewriter& r, const Node& n) 
   auto values = PerChannel(r, split->constant, r.type(f.x), &f.axis);
   if (!values) return std::nullopt;
   for (double& v : *values) v = div ? 1 / v : sub ? -v : v;
-  if (!AllFinite(*values)) return std::nullopt;
   f.scales = mul || div;
   f.shifts = !f.scales;
   (f.scales ? f.k : f.s) = *std::move(values);
+  if (!AreRepresentable(type, f)) return std::nullopt;
   return f;
 }
 
 // Element i of a weight tensor belongs to this index of the dimension that is scaled.
 using ChannelOf = std::function<size_t(size_t)>;
 
-ValueId Scaled(PatternRewriter& r, ValueId w, const ScaleShift& f, const ChannelOf& channel) {
+// None where they are no values of the type, or would be a copy of large ones.
+std::optional<ValueId> Scaled(PatternRewriter& r, ValueId w, const ScaleShift& f,
+                              const ChannelOf& channel) {
   if (!f.scales) return w;
-  std::vector<double> values = r.constant(w)->Doubles();
-  for (size_t i = 0; i < values.size(); ++i) values[i] *= f.K(channel(i));
   const TensorType type = r.type(w);
+  if (!r.Alone(w) && type.num_elements() > kSmallWeights) return std::nullopt;
+  // Of a weight that is next to zero, training left nothing that matters.
+  const double tiny = type.dtype == DType::kF32 ? 0x1.0p-126 : 0x1.0p-1022;
+  std::vector<double> values = r.constant(w)->Doubles();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool counts = std::fabs(values[i]) >= tiny;
+    values[i] *= f.K(channel(i));
+    if (!counts) values[i] = RoundTo(type.dtype, values[i]);
+  }
+  if (!AreScales(type.dtype, values)) return std::nullopt;
   return r.Constant(r.graph().values[w].name + "_scaled", type.dtype, type.shape, values);
 }
 
-ValueId FoldedBias(PatternRewriter& r, ValueId w, ValueId bias, int64_t channels,
-                   const ScaleShift& f) {
+// b * k + s; kNoValue when there is neither, none where it is no value of the type.
+std::optional<ValueId> FoldedBias(PatternRewriter& r, ValueId w, ValueId bias, int64_t channels,
+                                  const ScaleShift& f) {
   if (bias == kNoValue && !f.shifts) return kNoValue;
   std::vector<double> b = bias != kNoValue ? r.constant(bias)->Doubles()
                                            : std::vector<double>(static_cast<size_t>(channels), 0);
   for (size_t c = 0; c < b.size(); ++c) b[c] = b[c] * f.K(c) + f.S(c);
+  if (!AreShifts(r.type(w).dtype, b)) return std::nullopt;
   return r.Constant(r.graph().values[w].name + "_bias", r.type(w).dtype, {channels}, b);
 }
 
@@ -134,7 +161,7 @@ std::optional<Contraction> ContractionAt(const PatternRewriter& r, ValueId v) {
 }
 
 // Into what computes f.x.
-StatusOr<bool> FoldBackwards(PatternRewriter& r, Node& n, const ScaleShift& f) {
+bool FoldBackwards(PatternRewriter& r, Node& n, const ScaleShift& f) {
   const auto c = ContractionAt(r, f.x);
   if (!c) return false;
   const std::vector<int64_t> w = r.type(c->w).shape;
@@ -164,10 +191,12 @@ StatusOr<bool> FoldBackwards(PatternRewriter& r, Node& n, const ScaleShift& f) {
   const bool by_last = c->op == "Gemm" || c->op == "MatMul";
   if (f.axis >= 0 && f.axis != (by_last ? rank - 1 : 1)) return false;
   if (c->bias != kNoValue && r.type(c->bias).shape != std::vector<int64_t>{channels}) return false;
-  std::vector<ValueId> inputs = {c->x, Scaled(r, c->w, f, channel)};
-  const ValueId bias = FoldedBias(r, c->w, c->bias, channels, f);
-  if (bias != kNoValue) inputs.push_back(bias);
-  WHET_RETURN_IF_ERROR(r.Become(n, c->op, std::move(inputs), c->attrs));
+  const auto scaled = Scaled(r, c->w, f, channel);
+  const auto bias = FoldedBias(r, c->w, c->bias, channels, f);
+  if (!scaled || !bias) return false;
+  std::vector<ValueId> inputs = {c->x, *scaled};
+  if (*bias != kNoValue) inputs.push_back(*bias);
+  if (!r.Become(n, c->op, std::move(inputs), c->attrs)) return false;
   n.label = JoinLabels(c->label, n.label);
   return true;
 }
@@ -180,7 +209,7 @@ bool HasNoPadding(const std::vector<int64_t>& v) {
 }
 
 // A convolution takes in what is done to its input.
-StatusOr<bool> FoldForwards(PatternRewriter& r, Node& n) {
+bool FoldForwards(PatternRewriter& r, Node& n) {
   const Node* before = r.Producer(n.inputs[0]);
   if (before == nullptr || !r.Alone(n.inputs[0]) || !r.constant(n.inputs[1])) return false;
   const ValueId bias = n.inputs.size() > 2 ? n.inputs[2] : kNoValue;
@@ -197,16 +226,21 @@ StatusOr<bool> FoldForwards(PatternRewriter& r, Node& n) {
   const ChannelOf channel = [=](size_t i) {
     return i / (window * in * per_group) * in + i / window % in;
   };
+  std::vector<ValueId> inputs = n.inputs;
+  const auto scaled = Scaled(r, w, *f, channel);
+  if (!scaled) return false;
   if (f->shifts) {
     const std::vector<double> values = r.constant(w)->Doubles();
     std::vector<double> b = bias != kNoValue ? r.constant(bias)->Doubles()
                                              : std::vector<double>(static_cast<size_t>(shape[0]));
     for (size_t i = 0; i < values.size(); ++i) b[i / (window * in)] += values[i] * f->S(channel(i));
-    n.inputs.resize(3);
-    n.inputs[2] = r.Constant(r.graph().values[w].name + "_bias", r.type(w).dtype, {shape[0]}, b);
+    if (!AreShifts(r.type(w).dtype, b)) return false;
+    inputs.resize(3);
+    inputs[2] = r.Constant(r.graph().values[w].name + "_bias", r.type(w).dtype, {shape[0]}, b);
   }
-  n.inputs[1] = Scaled(r, w, *f, channel);
-  n.inputs[0] = f->x;
+  inputs[1] = *scaled;
+  inputs[0] = f->x;
+  if (!r.Become(n, "Conv", std::move(inputs), n.attrs)) return false;
   n.label = JoinLabels(label, n.label);
   return true;
 }
@@ -219,16 +253,15 @@ std::vector<int64_t> ChannelShape(size_t elements, int axis, int rank) {
   return shape;
 }
 
-StatusOr<bool> WriteMulAdd(PatternRewriter& r, Node& n, const ScaleShift& f) {
+bool WriteMulAdd(PatternRewriter& r, Node& n, const ScaleShift& f) {
   const TensorType type = r.type(f.x);
+  if (!AreRepresentable(type.dtype, f)) return false;
   const ValueId k = r.Constant(n.label + "_scale", type.dtype,
                                ChannelShape(f.k.size(), f.axis, type.rank()), f.k);
   const ValueId s = r.Constant(n.label + "_shift", type.dtype,
                                ChannelShape(f.s.size(), f.axis, type.rank()), f.s);
-  WHET_ASSIGN_OR_RETURN(const ValueId scaled,
-                        r.Emit("Mul", {f.x, k}, {}, n.label, n.label + "_scaled"));
-  WHET_RETURN_IF_ERROR(r.Become(n, "Add", {scaled, s}));
-  return true;
+  const auto scaled = r.Emit("Mul", {f.x, k}, {}, n.label + "_scaled");
+  return scaled && r.Become(n, "Add", {*scaled, s});
 }
 
 // `second` after `first`, with x of the first.
@@ -247,7 +280,7 @@ std::optional<ScaleShift> Compose(const ScaleShift& first, const ScaleShift& sec
   return f;
 }
 
-StatusOr<bool> MergeScaleShift(PatternRewriter& r, Node& n, const ScaleShift& second) {
+bool MergeScaleShift(PatternRewriter& r, Node& n, const ScaleShift& second) {
   const Node* before = r.Producer(second.x);
   if (before == nullptr || !r.Alone(second.x)) return false;
   const auto first = AsScaleShift(r, *before);
@@ -267,26 +300,24 @@ StatusOr<bool> MergeScaleShift(PatternRewriter& r, Node& n, const ScaleShift& se
     return WriteMulAdd(r, n, *both);
   }
   const TensorType type = r.type(both->x);
+  if (!AreRepresentable(type.dtype, *both)) return false;
   const std::vector<double>& values = both->scales ? both->k : both->s;
   const ValueId c = r.Constant(n.label + (both->scales ? "_scale" : "_shift"), type.dtype,
                                ChannelShape(values.size(), both->axis, type.rank()), values);
-  WHET_RETURN_IF_ERROR(r.Become(n, both->scales ? "Mul" : "Add", {both->x, c}));
-  return true;
+  return r.Become(n, both->scales ? "Mul" : "Add", {both->x, c});
 }
 
-StatusOr<bool> FoldScaleShiftNode(PatternRewriter& r, Node& n) {
+bool FoldScaleShiftNode(PatternRewriter& r, Node& n) {
   if (n.op->name == "Conv") {
     bool changed = false;
     while (true) {
-      WHET_ASSIGN_OR_RETURN(const bool again, FoldForwards(r, n));
-      if (!again) return changed;
+      if (!FoldForwards(r, n)) return changed;
       changed = true;
     }
   }
   const auto f = AsScaleShift(r, n);
   if (!f) return false;
-  WHET_ASSIGN_OR_RETURN(const bool folded, FoldBackwards(r, n, *f));
-  if (folded) return true;
+  if (FoldBackwards(r, n, *f)) return true;
   if (n.op->name == "BatchNormalization") return WriteMulAdd(r, n, *f);
   return MergeScaleShift(r, n, *f);
 }

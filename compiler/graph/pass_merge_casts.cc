@@ -32,7 +32,7 @@ bool Holds(DType a, DType b) {
   return value_bits <= SizeOf(b) * 8 - (IsSigned(b) ? 1 : 0);
 }
 
-StatusOr<bool> MergeCast(PatternRewriter& r, Node& n) {
+bool MergeCast(PatternRewriter& r, Node& n) {
   if (n.op->name != "Cast") return false;
   const Node* inner = r.Producer(n.inputs[0], "Cast");
   if (inner == nullptr) return false;
@@ -40,12 +40,7 @@ StatusOr<bool> MergeCast(PatternRewriter& r, Node& n) {
   const DType from = r.type(x).dtype, between = r.type(n.inputs[0]).dtype,
               to = r.type(n.outputs[0]).dtype;
   if (!Holds(from, between)) return false;
-  if (from == to) {
-    r.ReplaceBy(n, x);
-    return true;
-  }
-  n.inputs[0] = x;
-  return true;
+  return from == to ? r.ReplaceBy(n, x) : r.Become(n, "Cast", {x}, n.attrs);
 }
 
 }  // namespace

@@ -4,15 +4,17 @@
 //   Q(clip(DQ(i32 sum) + b))     -> Requantize(sum + b') with the clipping as the range of the
 //   result move(DQ(x))                  -> DQ(move(x)) for pools by maximum and operators that move
 //   data Q(DQ(x)), the same scale     -> x
-// The sums are exact; what changes against the float form are roundings of the order of 2^-23 of a
-// value before it is rounded to the integer, so results differ by one quantum at most, and only
-// next to a tie. Sums of residuals, averages and everything else stay float between DQ and Q, which
-// fuse into their neighbours' kernels.
+// The sums are exact: a product whose sum could leave i32 stays a float one; what changes against
+// the float form are roundings of the order of 2^-23 of a value before it is rounded to the
+// integer, so results differ by one quantum at most, and only next to a tie. Sums of residuals,
+// averages and everything else stay float between DQ and Q, which fuse into their neighbours'
+// kernels.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "compiler/graph/passes.h"
-#include "compiler/graph/rewriter.h"
+#include "compiler/graph/pattern.h"
 
 namespace whet::graph {
 namespace {
@@ -23,6 +25,11 @@ using Shape = std::vector<int64_t>;
 // bias that was quantized has been rounded to f32 in between.
 constexpr double kBiasRelative = 1e-6;
 constexpr double kBiasAbsolute = 1e-3;
+// From here on every number is next to an integer by that measure.
+constexpr double kBiasLimit = 0.25 / kBiasRelative;
+
+// Sums are less than this in magnitude.
+constexpr double kSumLimit = 0x1.0p31;
 
 // A bias that was not quantized is rounded to a sum's scale that is at most this part of a quantum
 // of the result: of 500 results one may round differently.
@@ -47,19 +54,22 @@ int64_t CountOf(const Shape& s) {
 
 class QdqPass {
  public:
-  explicit QdqPass(Graph& g) : r_(g), b_(r_.builder()) {}
+  explicit QdqPass(Graph& g) : r_(g) {}
   StatusOr<bool> Run() {
-    return r_.Run([this](const Node& n) { return Replace(n); });
+    return r_.Run([this](PatternRewriter& r, Node& n) {
+      const Replacement y = n.outputs.size() == 1 ? Replace(n) : std::nullopt;
+      return y && r.ReplaceBy(n, *y);
+    });
   }
 
  private:
-  using Replacement = StatusOr<std::optional<ValueId>>;
+  // What is read instead of the output of a node.
+  using Replacement = std::optional<ValueId>;
 
-  const Graph& g() const { return r_.graph(); }
-  ConstantPtr Const(ValueId v) const { return v == kNoValue ? nullptr : g().constant(v); }
+  ConstantPtr Const(ValueId v) const { return v == kNoValue ? nullptr : r_.constant(v); }
   // By value: what is emitted moves the graph's values.
-  Shape ShapeOf(ValueId v) const { return g().type(v).shape; }
-  DType TypeOf(ValueId v) const { return g().type(v).dtype; }
+  Shape ShapeOf(ValueId v) const { return r_.type(v).shape; }
+  DType TypeOf(ValueId v) const { return r_.type(v).dtype; }
 
   Replacement Replace(const Node& n) {
     const std::string& op = n.op->name;
@@ -74,9 +84,9 @@ class QdqPass {
     return std::nullopt;
   }
 
-  std::optional<Dequantized> Dequantize(ValueId v) {
-    const Node* p = r_.Producer(v);
-    if (p == nullptr || p->op->name != "DequantizeLinear") return std::nullopt;
+  std::optional<Dequantized> Dequantize(ValueId v) const {
+    const Node* p = r_.Producer(v, "DequantizeLinear");
+    if (p == nullptr) return std::nullopt;
     const DType t = TypeOf(p->inputs[0]);
     const bool eight = t == DType::kU8 || t == DType::kI8;
     if (!eight || TypeOf(v) != DType::kF32 || !Const(p->inputs[1])) return std::nullopt;
@@ -101,76 +111,150 @@ class QdqPass {
     return Const(d.scale)->Doubles();
   }
 
-  ValueId F32Constant(Shape shape, const std::vector<double>& v) {
-    return b_.Constant("scale", Constant::OfDoubles(DType::kF32, std::move(shape), v));
-  }
-
   // ---- contractions
 
-  StatusOr<ValueId> EmitInteger(std::string_view op, const Dequantized& x, const Dequantized& w,
-                                Attrs attrs) {
+  // The largest |v - zero|, by the values of a constant and by the type of anything else.
+  double Reach(ValueId v, ValueId zero) const {
+    const double least = TypeOf(v) == DType::kU8 ? 0 : -128;
+    std::vector<double> ends = {least, least + 255}, zeros = {0};
+    auto extremes = [](const std::vector<double>& of) {
+      const auto [lo, hi] = std::minmax_element(of.begin(), of.end());
+      return std::vector<double>{*lo, *hi};
+    };
+    if (const ConstantPtr c = Const(v); c && c->num_elements() > 0) ends = extremes(c->Doubles());
+    if (zero != kNoValue) zeros = {least, least + 255};
+    if (const ConstantPtr c = Const(zero); c && c->num_elements() > 0)
+      zeros = extremes(c->Doubles());
+    double most = 0;
+    for (double e : ends) {
+      for (double z : zeros) most = std::max(most, std::fabs(e - z));
+    }
+    return most;
+  }
+
+  // What a sum of `terms` products cannot exceed.
+  double Bound(const Dequantized& x, const Dequantized& w, int64_t terms) const {
+    return static_cast<double>(terms) * Reach(x.x, x.zero) * Reach(w.x, w.zero);
+  }
+  double BoundOf(ValueId sum) const {
+    const auto it = bounds_.find(sum);
+    return it == bounds_.end() ? kSumLimit : it->second;
+  }
+
+  Replacement EmitInteger(std::string_view op, const Dequantized& x, const Dequantized& w,
+                          double bound, Attrs attrs) {
     std::vector<ValueId> in = {x.x, w.x};
     ValueId x_zero = x.zero;
     if (x_zero == kNoValue && w.zero != kNoValue)
-      x_zero = b_.Constant("zero", Constant::OfDoubles(TypeOf(x.x), {}, std::vector<double>{0}));
+      x_zero = r_.Constant("zero", TypeOf(x.x), {}, {0});
     if (x_zero != kNoValue) {
-      WHET_ASSIGN_OR_RETURN(x_zero, b_.Emit("Reshape", {x_zero}, {{"shape", Shape{}}}));
-      in.push_back(x_zero);
+      const Replacement scalar = r_.Emit("Reshape", {x_zero}, {{"shape", Shape{}}});
+      if (!scalar) return std::nullopt;
+      in.push_back(*scalar);
     }
     if (w.zero != kNoValue) in.push_back(w.zero);
-    return b_.Emit(op, std::move(in), std::move(attrs));
+    const Replacement sum = r_.Emit(op, std::move(in), std::move(attrs));
+    if (sum) bounds_[*sum] = bound;
+    return sum;
   }
 
-  // The value of a bias, whether it is a constant or dequantized from constants; empty: neither.
-  std::vector<double> BiasOf(ValueId bias) {
-    if (const ConstantPtr c = Const(bias)) return c->Doubles();
-    const Node* p = r_.Producer(bias);
-    if (p == nullptr || p->op->name != "DequantizeLinear") return {};
+  // A sum and integers along its channels.
+  Replacement EmitBiased(ValueId sum, const Shape& shape, const std::vector<double>& bias) {
+    const double bound = BoundOf(sum) + LargestOf(bias);
+    const ValueId c = r_.Constant("bias", DType::kI32, shape, bias);
+    const Replacement y = r_.Emit("Add", {sum, c});
+    if (y) bounds_[*y] = bound;
+    return y;
+  }
+
+  static double LargestOf(const std::vector<double>& v) {
+    double most = 0;
+    for (double d : v) most = std::max(most, std::fabs(d));
+    return most;
+  }
+
+  // A bias that is a constant, or dequantized from constants.
+  struct Bias {
+    std::vector<double> values;  // empty: neither
+    // What it was dequantized from: i32 without a zero point, and one scale or as many.
+    std::vector<double> integers, scale;
+    double ScaleAt(size_t i) const { return scale[scale.size() == 1 ? 0 : i]; }
+  };
+  Bias BiasOf(ValueId bias) const {
+    if (const ConstantPtr c = Const(bias)) return {c->Doubles(), {}, {}};
+    const Node* p = r_.Producer(bias, "DequantizeLinear");
+    if (p == nullptr) return {};
     const ConstantPtr q = Const(p->inputs[0]), s = Const(p->inputs[1]);
     if (!q || !s ||
         (p->inputs.size() > 2 && !(Const(p->inputs[2]) && Const(p->inputs[2])->AllEqual(0))))
       return {};
-    std::vector<double> v = q->Doubles();
-    const std::vector<double> scale = s->Doubles();
-    if (scale.size() != 1 && scale.size() != v.size()) return {};
-    for (size_t i = 0; i < v.size(); ++i) v[i] *= scale[scale.size() == 1 ? 0 : i];
-    return v;
+    Bias b{q->Doubles(), {}, s->Doubles()};
+    if (b.scale.size() != 1 && b.scale.size() != b.values.size()) return {};
+    if (q->dtype() == DType::kI32) b.integers = b.values;
+    for (size_t i = 0; i < b.values.size(); ++i) b.values[i] *= b.ScaleAt(i);
+    return b;
   }
 
   // b / scale where that is integral.
-  std::optional<std::vector<double>> IntegerBias(const std::vector<double>& bias,
+  std::optional<std::vector<double>> IntegerBias(const Bias& bias,
                                                  const std::vector<double>& scale) {
     std::vector<double> q;
-    for (size_t i = 0; i < bias.size(); ++i) {
-      const double exact = bias[i] / scale[scale.size() == 1 ? 0 : i];
+    for (size_t i = 0; i < bias.values.size(); ++i) {
+      const double s = scale[scale.size() == 1 ? 0 : i];
+      // Its own integers, where they are multiples of the same scale.
+      if (!bias.integers.empty() &&
+          std::fabs(bias.ScaleAt(i) - s) <= kBiasRelative * std::fabs(s)) {
+        q.push_back(bias.integers[i]);
+        continue;
+      }
+      const double exact = bias.values[i] / s;
       const double whole = std::nearbyint(exact);
       const bool close =
           std::fabs(exact - whole) <= kBiasAbsolute + kBiasRelative * std::fabs(exact);
-      if (!close || std::fabs(whole) >= 0x1.0p31) return std::nullopt;
+      if (!close || std::fabs(exact) > kBiasLimit) return std::nullopt;
       q.push_back(whole);
     }
     return q;
   }
 
   // scale * (sum + bias): `shape` is how a vector along the channels broadcasts to the sum.
-  StatusOr<ValueId> Finish(ValueId sum, const std::vector<double>& scale, const Shape& shape,
-                           ValueId bias) {
+  Replacement Finish(ValueId sum, const std::vector<double>& scale, const Shape& shape,
+                     ValueId bias) {
     const Shape of_scale = scale.size() == 1 ? Shape{} : shape;
-    const std::vector<double> b = bias == kNoValue ? std::vector<double>() : BiasOf(bias);
+    const Bias b = bias == kNoValue ? Bias() : BiasOf(bias);
     // A vector along the channels; Gemm also takes what broadcasts in another way.
     const bool per_channel = bias != kNoValue && ShapeOf(bias) == Shape{CountOf(shape)};
-    const auto q = per_channel && !b.empty() ? IntegerBias(b, scale) : std::nullopt;
+    auto q = per_channel && !b.values.empty() ? IntegerBias(b, scale) : std::nullopt;
+    if (q && !(BoundOf(sum) + LargestOf(*q) < kSumLimit)) q.reset();
     if (q) {
-      const ValueId c = b_.Constant("bias", Constant::OfDoubles(DType::kI32, shape, *q));
-      WHET_ASSIGN_OR_RETURN(sum, b_.Emit("Add", {sum, c}));
+      const Replacement biased = EmitBiased(sum, shape, *q);
+      if (!biased) return std::nullopt;
+      sum = *biased;
     }
-    WHET_ASSIGN_OR_RETURN(ValueId y,
-                          b_.Emit("DequantizeLinear", {sum, F32Constant(of_scale, scale)}));
-    if (bias == kNoValue || q) return y;
-    if (per_channel) {
-      WHET_ASSIGN_OR_RETURN(bias, b_.Emit("Reshape", {bias}, {{"shape", shape}}));
+    const Replacement y =
+        r_.Emit("DequantizeLinear", {sum, r_.Constant("scale", DType::kF32, of_scale, scale)});
+    if (!y || bias == kNoValue || q) return y;
+    if (per_channel && !b.values.empty()) {
+      bias = r_.Constant("bias", DType::kF32, shape, b.values);
+    } else if (per_channel) {
+      const Replacement along = r_.Emit("Reshape", {bias}, {{"shape", shape}});
+      if (!along) return std::nullopt;
+      bias = *along;
     }
-    return b_.Emit("Add", {y, bias});
+    return r_.Emit("Add", {*y, bias});
+  }
+
+  // The scale of a product, F32(x_scale * w_scale) * alpha; empty: no vector along `axis` of the
+  // weights, or none that means anything.
+  std::vector<double> ScaleOf(const Dequantized& x, const Dequantized& w, int64_t axis,
+                              double alpha) const {
+    std::vector<double> scale = ScaleAlong(w, axis);
+    const double x_scale = Const(x.scale)->Doubles()[0];
+    for (double& s : scale) {
+      s = F32(F32(s * x_scale) * alpha);
+      if (!std::isfinite(s)) return {};
+    }
+    return scale;
   }
 
   Replacement Contraction(const Node& n) {
@@ -178,17 +262,17 @@ class QdqPass {
     if (!x || !w || !PerTensor(*x)) return std::nullopt;
     const bool conv = n.op->name == "Conv";
     const Shape weights = ShapeOf(w->x);
-    const int64_t axis = conv ? 0 : static_cast<int64_t>(weights.size()) - 1;
-    std::vector<double> scale = ScaleAlong(*w, axis);
+    const int64_t rank = static_cast<int64_t>(weights.size()), axis = conv ? 0 : rank - 1;
+    const std::vector<double> scale = ScaleOf(*x, *w, axis, 1);
     if (scale.empty()) return std::nullopt;
-    const double x_scale = Const(x->scale)->Doubles()[0];
-    for (double& s : scale) s = F32(s * x_scale);
-    WHET_ASSIGN_OR_RETURN(const ValueId sum,
-                          EmitInteger(conv ? "ConvInteger" : "MatMulInteger", *x, *w, n.attrs));
-    const Shape shape = conv ? Shape{weights[0], 1, 1} : Shape{weights.back()};
+    const int64_t terms = conv ? weights[1] * weights[2] * weights[3] : ShapeOf(x->x).back();
+    const double bound = Bound(*x, *w, terms);
+    if (!(bound < kSumLimit)) return std::nullopt;
     const ValueId bias = n.inputs.size() > 2 ? n.inputs[2] : kNoValue;
-    WHET_ASSIGN_OR_RETURN(const ValueId y, Finish(sum, scale, shape, bias));
-    return std::optional<ValueId>(y);
+    const Replacement sum =
+        EmitInteger(conv ? "ConvInteger" : "MatMulInteger", *x, *w, bound, n.attrs);
+    const Shape shape = conv ? Shape{weights[0], 1, 1} : Shape{weights.back()};
+    return sum ? Finish(*sum, scale, shape, bias) : std::nullopt;
   }
 
   Replacement Gemm(const Node& n) {
@@ -197,23 +281,24 @@ class QdqPass {
     if (!x || !w || !PerTensor(*x) || n.attrs.Int("transA") != 0 || n.attrs.Float("beta") != 1)
       return std::nullopt;
     const bool transposed = n.attrs.Int("transB") != 0;
-    std::vector<double> scale = ScaleAlong(*w, transposed ? 0 : 1);
-    if (scale.empty()) return std::nullopt;
-    const double x_scale = Const(x->scale)->Doubles()[0];
-    for (double& s : scale) s = F32(F32(s * x_scale) * n.attrs.Float("alpha"));
+    const std::vector<double> scale = ScaleOf(*x, *w, transposed ? 0 : 1, n.attrs.Float("alpha"));
+    const double bound = Bound(*x, *w, ShapeOf(x->x)[1]);
+    if (scale.empty() || !(bound < kSumLimit)) return std::nullopt;
     if (transposed) {
-      const Attrs turn = {{"perm", Shape{1, 0}}};
-      WHET_ASSIGN_OR_RETURN(w->x, b_.Emit("Transpose", {w->x}, turn));
+      const Replacement turned = r_.Emit("Transpose", {w->x}, {{"perm", Shape{1, 0}}});
+      if (!turned) return std::nullopt;
+      w->x = *turned;
       if (w->zero != kNoValue && CountOf(ShapeOf(w->zero)) > 1) {
-        WHET_ASSIGN_OR_RETURN(
-            w->zero, b_.Emit("Reshape", {w->zero}, {{"shape", Shape{CountOf(ShapeOf(w->zero))}}}));
+        const Replacement zero =
+            r_.Emit("Reshape", {w->zero}, {{"shape", Shape{CountOf(ShapeOf(w->zero))}}});
+        if (!zero) return std::nullopt;
+        w->zero = *zero;
       }
     }
     const Shape columns = {ShapeOf(w->x)[1]};
-    WHET_ASSIGN_OR_RETURN(const ValueId sum, EmitInteger("MatMulInteger", *x, *w, {}));
     const ValueId bias = n.inputs.size() > 2 ? n.inputs[2] : kNoValue;
-    WHET_ASSIGN_OR_RETURN(const ValueId y, Finish(sum, scale, columns, bias));
-    return std::optional<ValueId>(y);
+    const Replacement sum = EmitInteger("MatMulInteger", *x, *w, bound, {});
+    return sum ? Finish(*sum, scale, columns, bias) : std::nullopt;
   }
 
   // ---- to integers
@@ -225,11 +310,11 @@ class QdqPass {
     const double lowest = t == DType::kU8 ? 0 : -128, highest = t == DType::kU8 ? 255 : 127;
     double lo = lowest, hi = highest;
     ValueId v = n.inputs[0];
-    const bool one = s->num_elements() == 1 && z->num_elements() == 1 && s->Doubles()[0] > 0 &&
-                     std::isnormal(s->Doubles()[0]);
+    const double quantum = s->num_elements() == 1 ? s->Doubles()[0] : 0;
+    const bool one = z->num_elements() == 1 && quantum > 0 && std::isnormal(quantum);
     // Quantization is monotone where the scale is positive: clipping before it is clipping after
     // it, at the quantized bounds.
-    while (one && r_.Uses(v) == 1) {
+    while (one && r_.Alone(v)) {
       const Node* p = r_.Producer(v);
       if (p == nullptr) break;
       const bool relu = p->op->name == "Relu";
@@ -237,7 +322,7 @@ class QdqPass {
       const double from = relu ? 0 : p->attrs.Float("min");
       const double to = relu ? INFINITY : p->attrs.Float("max");
       auto quantized = [&](double bound) {
-        const double q = std::nearbyint(F32(F32(bound) / s->Doubles()[0])) + z->Doubles()[0];
+        const double q = std::nearbyint(F32(F32(bound) / quantum)) + z->Doubles()[0];
         return std::clamp(q, lo, hi);
       };
       if (std::isnan(from) || std::isnan(to)) break;
@@ -245,61 +330,72 @@ class QdqPass {
       lo = std::min(low, high), hi = high;
       v = p->inputs[0];
     }
-    const std::optional<Sum> biased = one ? BiasedSum(v, s->Doubles()[0]) : std::nullopt;
+    const std::optional<Sum> biased = one ? BiasedSum(v, quantum) : std::nullopt;
     if (biased) {
-      const ValueId c = b_.Constant("bias", biased->bias);
-      WHET_ASSIGN_OR_RETURN(const ValueId sum, b_.Emit("Add", {biased->value, c}));
-      return Requantize(sum, biased->scale, n, lo, hi);
+      const Replacement sum = EmitBiased(biased->value, biased->shape, biased->bias);
+      return sum ? Requantize(*sum, biased->scale, n, lo, hi) : std::nullopt;
     }
-    const Node* p = r_.Producer(v);
-    if (p == nullptr || p->op->name != "DequantizeLinear") return std::nullopt;
+    const Node* p = r_.Producer(v, "DequantizeLinear");
+    if (p == nullptr) return std::nullopt;
     const bool sum = TypeOf(p->inputs[0]) == DType::kI32 && p->inputs.size() == 2;
-    if (sum && r_.Uses(v) == 1 && Const(p->inputs[1]))
+    if (sum && r_.Alone(v) && IsFiniteOver(p->inputs[1], s->Doubles()))
       return Requantize(p->inputs[0], p->inputs[1], n, lo, hi);
     const bool same = v == n.inputs[0] && TypeOf(p->inputs[0]) == t && p->inputs.size() == 3 &&
                       Equal(p->inputs[1], n.inputs[1]) && Equal(p->inputs[2], n.inputs[2]);
-    if (same && one) return std::optional<ValueId>(p->inputs[0]);
-    return std::nullopt;
+    return same && one ? Replacement(p->inputs[0]) : std::nullopt;
+  }
+
+  // A constant scale that is finite, also in multiples of another one: else results that are no
+  // numbers would become others.
+  bool IsFiniteOver(ValueId scale, const std::vector<double>& quanta) const {
+    const ConstantPtr s = Const(scale);
+    if (!s) return false;
+    for (double d : s->Doubles()) {
+      for (double q : quanta) {
+        if (!std::isfinite(F32(d / q))) return false;
+      }
+    }
+    return true;
   }
 
   Replacement Requantize(ValueId sum, ValueId scale, const Node& quantize, double lo, double hi) {
-    WHET_ASSIGN_OR_RETURN(const ValueId multiplier, b_.Emit("Div", {scale, quantize.inputs[1]}));
-    WHET_ASSIGN_OR_RETURN(
-        const ValueId y,
-        b_.Emit("Requantize", {sum, multiplier, quantize.inputs[2]},
-                {{"lo", static_cast<int64_t>(lo)}, {"hi", static_cast<int64_t>(hi)}}));
-    return std::optional<ValueId>(y);
+    const Replacement multiplier = r_.Emit("Div", {scale, quantize.inputs[1]});
+    if (!multiplier) return std::nullopt;
+    return r_.Emit("Requantize", {sum, *multiplier, quantize.inputs[2]},
+                   {{"lo", static_cast<int64_t>(lo)}, {"hi", static_cast<int64_t>(hi)}});
   }
 
   struct Sum {
     ValueId value = kNoValue, scale = kNoValue;
-    ConstantPtr bias;
+    Shape shape;
+    std::vector<double> bias;
   };
 
   // scale * sum + bias as scale * (sum + bias'), with the bias rounded to the scale of the sum:
   // that is fine enough where the sum is much finer than what it is quantized to.
-  std::optional<Sum> BiasedSum(ValueId v, double quantum) {
-    const Node* add = r_.Producer(v);
-    if (add == nullptr || add->op->name != "Add" || r_.Uses(v) != 1) return std::nullopt;
+  std::optional<Sum> BiasedSum(ValueId v, double quantum) const {
+    const Node* add = r_.Producer(v, "Add");
+    if (add == nullptr || !r_.Alone(v)) return std::nullopt;
     for (int side : {0, 1}) {
       const ValueId y = add->inputs[side], bias = add->inputs[1 - side];
-      const Node* d = r_.Producer(y);
-      if (d == nullptr || d->op->name != "DequantizeLinear" || d->inputs.size() != 2 ||
-          TypeOf(d->inputs[0]) != DType::kI32 || r_.Uses(y) > 1 || ShapeOf(y) != ShapeOf(v))
+      const Node* d = r_.Producer(y, "DequantizeLinear");
+      if (d == nullptr || d->inputs.size() != 2 || TypeOf(d->inputs[0]) != DType::kI32 ||
+          !r_.Alone(y) || ShapeOf(y) != ShapeOf(v) || !IsFiniteOver(d->inputs[1], {quantum}))
         continue;
       const ConstantPtr scale = Const(d->inputs[1]);
-      const std::vector<double> b = BiasOf(bias);
-      if (!scale || b.empty()) continue;
+      const std::vector<double> b = BiasOf(bias).values;
+      if (b.empty()) continue;
       const std::vector<double> unit = scale->Doubles();
       if (unit.size() != 1 && ShapeOf(bias) != scale->shape()) continue;
       std::vector<double> q;
       for (size_t i = 0; i < b.size(); ++i) {
         const double u = unit[unit.size() == 1 ? 0 : i];
         q.push_back(std::nearbyint(b[i] / u));
-        if (!(std::fabs(u) <= kFinerThan * quantum) || !(std::fabs(q.back()) < 0x1.0p30))
+        if (!(std::fabs(u) <= kFinerThan * quantum) || !std::isfinite(q.back()))
           return std::nullopt;
       }
-      return Sum{d->inputs[0], d->inputs[1], Constant::OfDoubles(DType::kI32, ShapeOf(bias), q)};
+      if (!(BoundOf(d->inputs[0]) + LargestOf(q) < kSumLimit)) return std::nullopt;
+      return Sum{d->inputs[0], d->inputs[1], ShapeOf(bias), std::move(q)};
     }
     return std::nullopt;
   }
@@ -317,10 +413,10 @@ class QdqPass {
     return types.empty() || std::find(types.begin(), types.end(), t) != types.end();
   }
 
-  StatusOr<ValueId> Rescaled(ValueId moved, ValueId scale, ValueId zero) {
+  Replacement Rescaled(ValueId moved, ValueId scale, ValueId zero) {
     std::vector<ValueId> in = {moved, scale};
     if (zero != kNoValue) in.push_back(zero);
-    return b_.Emit("DequantizeLinear", std::move(in));
+    return r_.Emit("DequantizeLinear", std::move(in));
   }
 
   Replacement Move(const Node& n) {
@@ -329,7 +425,7 @@ class QdqPass {
     if (!PerTensor(*d)) return MovePerChannel(n, *d);
     Attrs attrs = n.attrs;
     const double scale = Const(d->scale)->Doubles()[0];
-    if (n.op->name == "MaxPool" && !(scale > 0)) return std::nullopt;
+    if (n.op->name == "MaxPool" && !(scale > 0 && std::isfinite(scale))) return std::nullopt;
     if (n.op->name == "Pad") {
       // Only a value that has an integer of its own.
       const ConstantPtr zero = Const(d->zero);
@@ -340,9 +436,8 @@ class QdqPass {
     }
     std::vector<ValueId> in = n.inputs;
     in[0] = d->x;
-    WHET_ASSIGN_OR_RETURN(const ValueId moved, b_.Emit(n.op->name, std::move(in), attrs));
-    WHET_ASSIGN_OR_RETURN(const ValueId y, Rescaled(moved, d->scale, d->zero));
-    return std::optional<ValueId>(y);
+    const Replacement moved = r_.Emit(n.op->name, std::move(in), attrs);
+    return moved ? Rescaled(*moved, d->scale, d->zero) : std::nullopt;
   }
 
   // Weights with a scale per channel on their way to the operator that multiplies them: the scale
@@ -365,14 +460,13 @@ class QdqPass {
         s.assign(to.size(), 1);
         s[0] = to[0];
       }
-      WHET_ASSIGN_OR_RETURN(v, b_.Emit("Reshape", {v}, {{"shape", s}}));
-      if (turn) {
-        WHET_ASSIGN_OR_RETURN(v, b_.Emit("Transpose", {v}, n.attrs));
-      }
+      Replacement along = r_.Emit("Reshape", {v}, {{"shape", s}});
+      if (along && turn) along = r_.Emit("Transpose", {*along}, n.attrs);
+      if (!along) return std::nullopt;
+      v = *along;
     }
-    WHET_ASSIGN_OR_RETURN(const ValueId moved, b_.Emit(n.op->name, {d.x}, n.attrs));
-    WHET_ASSIGN_OR_RETURN(const ValueId y, Rescaled(moved, in[0], in[1]));
-    return std::optional<ValueId>(y);
+    const Replacement moved = r_.Emit(n.op->name, {d.x}, n.attrs);
+    return moved ? Rescaled(*moved, in[0], in[1]) : std::nullopt;
   }
 
   Replacement Concat(const Node& n) {
@@ -390,13 +484,13 @@ class QdqPass {
       in.push_back(d->x);
     }
     if (!first) return std::nullopt;
-    WHET_ASSIGN_OR_RETURN(const ValueId moved, b_.Emit("Concat", std::move(in), n.attrs));
-    WHET_ASSIGN_OR_RETURN(const ValueId y, Rescaled(moved, first->scale, first->zero));
-    return std::optional<ValueId>(y);
+    const Replacement moved = r_.Emit("Concat", std::move(in), n.attrs);
+    return moved ? Rescaled(*moved, first->scale, first->zero) : std::nullopt;
   }
 
-  Rewriter r_;
-  GraphBuilder& b_;
+  PatternRewriter r_;
+  // What sums that this pass has made cannot exceed.
+  std::unordered_map<ValueId, double> bounds_;
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ std::optional<ScalarOp> AsShifted(const PatternRewriter& r, const Node* n) {
   return s;
 }
 
-StatusOr<bool> MinMaxToClip(PatternRewriter& r, Node& n) {
+bool MinMaxToClip(PatternRewriter& r, Node& n) {
   const bool min_outside = n.op->name == "Min";
   const auto outer = SplitScalar(r, &n, min_outside ? "Min" : "Max");
   if (!outer) return false;
@@ -59,8 +59,7 @@ StatusOr<bool> MinMaxToClip(PatternRewriter& r, Node& n) {
   if (!inner || !IsFloat(r.type(inner->x).dtype)) return false;
   const double low = min_outside ? inner->c : outer->c, high = min_outside ? outer->c : inner->c;
   if (!(low <= high)) return false;
-  WHET_RETURN_IF_ERROR(r.Become(n, "Clip", {inner->x}, {{"min", low}, {"max", high}}));
-  return true;
+  return r.Become(n, "Clip", {inner->x}, {{"min", low}, {"max", high}});
 }
 
 struct ClipOf {
@@ -86,14 +85,13 @@ std::optional<Ramp> AsRamp(const PatternRewriter& r, ValueId v) {
   return Ramp{shifted->x, shifted->c, clip->high};
 }
 
-StatusOr<bool> ToHardSigmoid(PatternRewriter& r, Node& n) {
+bool ToHardSigmoid(PatternRewriter& r, Node& n) {
   if (!IsFloat(r.type(n.outputs[0]).dtype)) return false;
   if (const auto scaled = AsScaled(r, &n)) {
     const auto ramp = AsRamp(r, scaled->x);
     if (!ramp || !Near(scaled->c * ramp->h, 1)) return false;
-    WHET_RETURN_IF_ERROR(r.Become(n, "HardSigmoid", {ramp->x},
-                                  {{"alpha", 1 / ramp->h}, {"beta", ramp->b / ramp->h}}));
-    return true;
+    return r.Become(n, "HardSigmoid", {ramp->x},
+                    {{"alpha", 1 / ramp->h}, {"beta", ramp->b / ramp->h}});
   }
   if (n.op->name != "Clip") return false;
   const auto ramp = n.attrs.Float("min") == 0 && n.attrs.Float("max") == 1
@@ -101,12 +99,10 @@ StatusOr<bool> ToHardSigmoid(PatternRewriter& r, Node& n) {
                         : std::nullopt;
   const auto scaled = ramp ? AsScaled(r, r.Producer(ramp->x)) : std::nullopt;
   if (!scaled) return false;
-  WHET_RETURN_IF_ERROR(
-      r.Become(n, "HardSigmoid", {scaled->x}, {{"alpha", scaled->c}, {"beta", ramp->c}}));
-  return true;
+  return r.Become(n, "HardSigmoid", {scaled->x}, {{"alpha", scaled->c}, {"beta", ramp->c}});
 }
 
-StatusOr<bool> ToHardSwish(PatternRewriter& r, Node& n) {
+bool ToHardSwish(PatternRewriter& r, Node& n) {
   if (!IsFloat(r.type(n.outputs[0]).dtype)) return false;
   // x * HardSigmoid(x)
   if (n.op->name == "Mul") {
@@ -115,8 +111,7 @@ StatusOr<bool> ToHardSwish(PatternRewriter& r, Node& n) {
       if (gate == nullptr || gate->inputs[0] != n.inputs[i]) continue;
       if (!Near(gate->attrs.Float("alpha"), 1.0 / 6) || !Near(gate->attrs.Float("beta"), 0.5))
         continue;
-      WHET_RETURN_IF_ERROR(r.Become(n, "HardSwish", {n.inputs[i]}));
-      return true;
+      return r.Become(n, "HardSwish", {n.inputs[i]});
     }
   }
   // (x * Clip(x + 3, 0, 6)) / 6
@@ -127,8 +122,7 @@ StatusOr<bool> ToHardSwish(PatternRewriter& r, Node& n) {
   for (int i : {0, 1}) {
     const auto ramp = AsRamp(r, product->inputs[1 - i]);
     if (!ramp || ramp->x != product->inputs[i] || ramp->b != 3 || ramp->h != 6) continue;
-    WHET_RETURN_IF_ERROR(r.Become(n, "HardSwish", {ramp->x}));
-    return true;
+    return r.Become(n, "HardSwish", {ramp->x});
   }
   return false;
 }
@@ -161,7 +155,7 @@ std::optional<NegativeHalf> AsNegativeHalf(const PatternRewriter& r, ValueId v) 
   return NegativeHalf{minus->x, split->constant, true};
 }
 
-StatusOr<bool> ToPRelu(PatternRewriter& r, Node& n) {
+bool ToPRelu(PatternRewriter& r, Node& n) {
   const bool sub = n.op->name == "Sub";
   if (!sub && n.op->name != "Add") return false;
   for (int i : {0, 1}) {
@@ -176,8 +170,7 @@ StatusOr<bool> ToPRelu(PatternRewriter& r, Node& n) {
       const TensorType t = r.type(slope);
       slope = r.Constant(n.label + "_slope", t.dtype, t.shape, values);
     }
-    WHET_RETURN_IF_ERROR(r.Become(n, "PRelu", {x, slope}));
-    return true;
+    return r.Become(n, "PRelu", {x, slope});
   }
   return false;
 }
@@ -197,9 +190,8 @@ void Factors(const PatternRewriter& r, ValueId v, int depth, double* c, std::vec
   out->push_back(v);
 }
 
-StatusOr<bool> ToGelu(PatternRewriter& r, Node& n) {
-  const OpRecord* gelu = r.Find("Gelu");
-  if (gelu == nullptr || !gelu->infer || n.op->name != "Mul") return false;
+bool ToGelu(PatternRewriter& r, Node& n) {
+  if (n.op->name != "Mul") return false;
   double c = 1;
   std::vector<ValueId> factors;
   if (const auto scaled = AsScaled(r, &n)) {
@@ -216,33 +208,29 @@ StatusOr<bool> ToGelu(PatternRewriter& r, Node& n) {
     const auto scaled = erf ? AsScaled(r, r.Producer(erf->inputs[0])) : std::nullopt;
     if (!scaled || scaled->x != factors[i] || !Near(scaled->c, std::sqrt(0.5))) continue;
     if (r.type(factors[i]).shape != r.type(n.outputs[0]).shape) continue;
-    WHET_RETURN_IF_ERROR(r.Become(n, "Gelu", {factors[i]}));
-    return true;
+    return r.Become(n, "Gelu", {factors[i]});
   }
   return false;
 }
 
-StatusOr<bool> SimplifyArithmetic(PatternRewriter& r, Node& n) {
+bool SimplifyArithmetic(PatternRewriter& r, Node& n) {
   const auto scaled = AsScaled(r, &n);
   const auto shifted = AsShifted(r, &n);
   const auto power = SplitScalar(r, &n, "Pow");
   if ((scaled && scaled->c == 1) || (shifted && shifted->c == 0) ||
       (power && !power->constant_first && power->c == 1)) {
-    r.ReplaceBy(n, scaled ? scaled->x : shifted ? shifted->x : power->x);
-    return true;
+    return r.ReplaceBy(n, scaled ? scaled->x : shifted ? shifted->x : power->x);
   }
   if (power && !power->constant_first && power->c == 2) {
-    WHET_RETURN_IF_ERROR(r.Become(n, "Mul", {power->x, power->x}));
-    return true;
+    return r.Become(n, "Mul", {power->x, power->x});
   }
   return false;
 }
 
-StatusOr<bool> RecognizeActivation(PatternRewriter& r, Node& n) {
+bool RecognizeActivation(PatternRewriter& r, Node& n) {
   for (auto pattern :
        {SimplifyArithmetic, MinMaxToClip, ToHardSigmoid, ToHardSwish, ToPRelu, ToGelu}) {
-    WHET_ASSIGN_OR_RETURN(const bool changed, pattern(r, n));
-    if (changed) return true;
+    if (pattern(r, n)) return true;
   }
   return false;
 }

@@ -22,7 +22,7 @@ const Node* KeptReduction(const PatternRewriter& r, ValueId v, std::string_view 
   return matches ? n : nullptr;
 }
 
-StatusOr<bool> ToSoftmax(PatternRewriter& r, Node& n) {
+bool ToSoftmax(PatternRewriter& r, Node& n) {
   if (n.op->name != "Div") return false;
   const ValueId e = n.inputs[0];
   const Node* exp = r.Producer(e, "Exp");
@@ -34,8 +34,7 @@ StatusOr<bool> ToSoftmax(PatternRewriter& r, Node& n) {
   if (top == nullptr || sum == nullptr) return false;
   const std::vector<int64_t> axes = top->attrs.Ints("axes");
   if (axes.size() != 1 || sum->attrs.Ints("axes") != axes) return false;
-  WHET_RETURN_IF_ERROR(r.Become(n, "Softmax", {x}, {{"axis", axes[0]}}));
-  return true;
+  return r.Become(n, "Softmax", {x}, {{"axis", axes[0]}});
 }
 
 // d / Sqrt(Mean(d * d) + epsilon) of `n`.
@@ -76,27 +75,22 @@ std::optional<Normalized> AsNormalized(const PatternRewriter& r, const Node& n) 
 
 bool IsSingleOrDouble(DType t) { return t == DType::kF32 || t == DType::kF64; }
 
-StatusOr<bool> ToNormalization(PatternRewriter& r, Node& n) {
+bool ToNormalization(PatternRewriter& r, Node& n) {
   const auto f = AsNormalized(r, n);
   if (!f || !IsSingleOrDouble(r.type(f->d).dtype) || f->axes.empty() ||
       r.type(f->d).shape != r.type(n.outputs[0]).shape)
-    return false;
-  // A catalog need not have them.
-  if (r.Find("LayerNormalization") == nullptr || r.Find("RMSNormalization") == nullptr)
     return false;
   const Attrs attrs = {{"axes", f->axes}, {"epsilon", f->epsilon}};
   const Node* sub = r.Producer(f->d, "Sub");
   const Node* mean = sub ? KeptReduction(r, sub->inputs[1], "ReduceMean", sub->inputs[0]) : nullptr;
   if (mean != nullptr && mean->attrs.Ints("axes") == f->axes) {
-    WHET_RETURN_IF_ERROR(r.Become(n, "LayerNormalization", {sub->inputs[0]}, attrs));
-  } else {
-    WHET_RETURN_IF_ERROR(r.Become(n, "RMSNormalization", {f->d}, attrs));
+    return r.Become(n, "LayerNormalization", {sub->inputs[0]}, attrs);
   }
-  return true;
+  return r.Become(n, "RMSNormalization", {f->d}, attrs);
 }
 
 // A scale or shift that follows a normalisation becomes its parameter.
-StatusOr<bool> TakeParameter(PatternRewriter& r, Node& n) {
+bool TakeParameter(PatternRewriter& r, Node& n) {
   const bool mul = n.op->name == "Mul", add = n.op->name == "Add";
   const auto split = mul || add ? SplitConstant(r, n) : std::nullopt;
   const Node* norm = split && r.Alone(split->x) ? r.Producer(split->x) : nullptr;
@@ -112,12 +106,12 @@ StatusOr<bool> TakeParameter(PatternRewriter& r, Node& n) {
   if (add && inputs.size() == 1)
     inputs.push_back(r.Constant(n.label + "_one", r.type(split->x).dtype, {}, {1}));
   inputs.push_back(split->constant);
-  WHET_RETURN_IF_ERROR(r.Become(n, op, std::move(inputs), attrs));
+  if (!r.Become(n, op, std::move(inputs), attrs)) return false;
   n.label = JoinLabels(label, n.label);
   return true;
 }
 
-StatusOr<bool> ToPool(PatternRewriter& r, Node& n) {
+bool ToPool(PatternRewriter& r, Node& n) {
   if (n.op->name != "ReduceMean" || n.attrs.Ints("axes") != std::vector<int64_t>{2, 3} ||
       r.type(n.inputs[0]).rank() != 4 || !IsSingleOrDouble(r.type(n.inputs[0]).dtype))
     return false;
@@ -126,18 +120,15 @@ StatusOr<bool> ToPool(PatternRewriter& r, Node& n) {
   const Attrs attrs = {{"kernel", std::vector<int64_t>{shape[2], shape[3]}}};
   if (shape[2] < 1 || shape[3] < 1) return false;
   if (n.attrs.Int("keepdims") != 0) {
-    WHET_RETURN_IF_ERROR(r.Become(n, "AveragePool", {x}, attrs));
-    return true;
+    return r.Become(n, "AveragePool", {x}, attrs);
   }
-  WHET_ASSIGN_OR_RETURN(const ValueId y, r.Emit("AveragePool", {x}, attrs, n.label));
-  WHET_RETURN_IF_ERROR(r.Become(n, "Reshape", {y}, {{"shape", r.type(n.outputs[0]).shape}}));
-  return true;
+  const auto y = r.Emit("AveragePool", {x}, attrs);
+  return y && r.Become(n, "Reshape", {*y}, {{"shape", r.type(n.outputs[0]).shape}});
 }
 
-StatusOr<bool> RecognizeReduction(PatternRewriter& r, Node& n) {
+bool RecognizeReduction(PatternRewriter& r, Node& n) {
   for (auto pattern : {ToSoftmax, ToNormalization, TakeParameter, ToPool}) {
-    WHET_ASSIGN_OR_RETURN(const bool changed, pattern(r, n));
-    if (changed) return true;
+    if (pattern(r, n)) return true;
   }
   return false;
 }

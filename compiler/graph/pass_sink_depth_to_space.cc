@@ -46,7 +46,7 @@ ValueId Repeated(PatternRewriter& r, ValueId c, const Blocks& b, bool vector) {
   return r.Constant(r.graph().values[c].name + "_blocks", t.dtype, std::move(shape), to);
 }
 
-StatusOr<bool> SinkBlocks(PatternRewriter& r, Node& n) {
+bool SinkBlocks(PatternRewriter& r, Node& n) {
   const bool norm = n.op->name == "BatchNormalization";
   const bool unary = n.op->kind == FusionKind::kElementwise && n.inputs.size() == 1;
   const bool broadcast = n.op->kind == FusionKind::kBroadcast && n.op->attrs.empty();
@@ -65,10 +65,8 @@ StatusOr<bool> SinkBlocks(PatternRewriter& r, Node& n) {
     inputs.push_back(i == at ? b->x : v == kNoValue ? kNoValue : Repeated(r, v, *b, norm));
     if (inputs.back() == kNoValue) return false;
   }
-  const Attrs attrs = n.attrs;
-  WHET_ASSIGN_OR_RETURN(const ValueId y, r.Emit(n.op->name, std::move(inputs), attrs, n.label));
-  WHET_RETURN_IF_ERROR(r.Become(n, "DepthToSpace", {y}, b->attrs));
-  return true;
+  const auto y = r.Emit(n.op->name, std::move(inputs), n.attrs);
+  return y && r.Become(n, "DepthToSpace", {*y}, b->attrs);
 }
 
 }  // namespace

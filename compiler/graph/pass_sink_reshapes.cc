@@ -24,7 +24,7 @@ bool KeepsMeaning(const TensorType& c, const std::vector<int64_t>& from,
          c.shape[0] == to.back();
 }
 
-StatusOr<bool> SinkReshape(PatternRewriter& r, Node& n) {
+bool SinkReshape(PatternRewriter& r, Node& n) {
   if (n.outputs.size() != 1) return false;
   const bool unary = n.op->kind == FusionKind::kElementwise && n.inputs.size() == 1;
   if (!unary && !(n.op->kind == FusionKind::kBroadcast && n.op->attrs.empty())) return false;
@@ -48,10 +48,8 @@ StatusOr<bool> SinkReshape(PatternRewriter& r, Node& n) {
   for (ValueId v : n.inputs) {
     if (r.constant(v) && !KeepsMeaning(r.type(v), from, to)) return false;
   }
-  const Attrs attrs = n.attrs;
-  WHET_ASSIGN_OR_RETURN(const ValueId y, r.Emit(n.op->name, std::move(inputs), attrs, n.label));
-  WHET_RETURN_IF_ERROR(r.Become(n, "Reshape", {y}, {{"shape", to}}));
-  return true;
+  const auto y = r.Emit(n.op->name, std::move(inputs), n.attrs);
+  return y && r.Become(n, "Reshape", {*y}, {{"shape", to}});
 }
 
 }  // namespace

@@ -34,16 +34,15 @@ std::vector<int64_t> Before(const std::vector<int64_t>& shape, const Perm& perm)
 }
 
 // A constant that broadcasts into a transposed value, as it broadcasts into the untransposed one.
-StatusOr<ValueId> Untransposed(PatternRewriter& r, ValueId c, const Perm& perm,
-                               const std::string& label) {
+std::optional<ValueId> Untransposed(PatternRewriter& r, ValueId c, const Perm& perm) {
   if (r.type(c).num_elements() == 1) return c;
   std::vector<int64_t> shape = r.type(c).shape;
   shape.insert(shape.begin(), perm.size() - shape.size(), 1);
   Perm inverse(perm.size());
   for (size_t i = 0; i < perm.size(); ++i)
     inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-  WHET_ASSIGN_OR_RETURN(const ValueId full, r.Emit("Reshape", {c}, {{"shape", shape}}, label));
-  return r.Emit("Transpose", {full}, {{"perm", inverse}}, label);
+  const auto full = r.Emit("Reshape", {c}, {{"shape", shape}});
+  return full ? r.Emit("Transpose", {*full}, {{"perm", inverse}}) : std::nullopt;
 }
 
 // Element by element, whatever the axes mean: attributes of broadcasting operators may name one.
@@ -55,15 +54,13 @@ bool IsAxisFree(const PatternRewriter& r, const Node& n) {
 }
 
 // `n` computes on `inputs` instead; its result is transposed after that.
-StatusOr<bool> SinkBelow(PatternRewriter& r, Node& n, std::vector<ValueId> inputs, Attrs attrs,
-                         const Perm& perm) {
-  WHET_ASSIGN_OR_RETURN(const ValueId y,
-                        r.Emit(n.op->name, std::move(inputs), std::move(attrs), n.label));
-  WHET_RETURN_IF_ERROR(r.Become(n, "Transpose", {y}, {{"perm", perm}}));
-  return true;
+bool SinkBelow(PatternRewriter& r, Node& n, std::vector<ValueId> inputs, Attrs attrs,
+               const Perm& perm) {
+  const auto y = r.Emit(n.op->name, std::move(inputs), std::move(attrs));
+  return y && r.Become(n, "Transpose", {*y}, {{"perm", perm}});
 }
 
-StatusOr<bool> SinkElementwise(PatternRewriter& r, Node& n) {
+bool SinkElementwise(PatternRewriter& r, Node& n) {
   if (!IsAxisFree(r, n)) return false;
   Perm perm;
   std::vector<ValueId> inputs(n.inputs.size(), kNoValue);
@@ -82,13 +79,14 @@ StatusOr<bool> SinkElementwise(PatternRewriter& r, Node& n) {
   if (perm.empty()) return false;
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     if (inputs[i] != kNoValue) continue;
-    WHET_ASSIGN_OR_RETURN(inputs[i], Untransposed(r, n.inputs[i], perm, n.label));
+    const auto c = Untransposed(r, n.inputs[i], perm);
+    if (!c) return false;
+    inputs[i] = *c;
   }
-  const Attrs attrs = n.attrs;
-  return SinkBelow(r, n, std::move(inputs), attrs, perm);
+  return SinkBelow(r, n, std::move(inputs), n.attrs, perm);
 }
 
-StatusOr<bool> SinkConcat(PatternRewriter& r, Node& n) {
+bool SinkConcat(PatternRewriter& r, Node& n) {
   if (n.op->name != "Concat") return false;
   Perm perm;
   std::vector<ValueId> inputs;
@@ -104,7 +102,7 @@ StatusOr<bool> SinkConcat(PatternRewriter& r, Node& n) {
 }
 
 // Operators whose attributes speak of axes or have an element per axis.
-StatusOr<bool> SinkRenamed(PatternRewriter& r, Node& n) {
+bool SinkRenamed(PatternRewriter& r, Node& n) {
   const bool softmax = n.op->name == "Softmax", pad = n.op->name == "Pad",
              slice = n.op->name == "Slice";
   if ((!softmax && !pad && !slice) || n.inputs.size() != 1) return false;
@@ -129,7 +127,7 @@ StatusOr<bool> SinkRenamed(PatternRewriter& r, Node& n) {
   return SinkBelow(r, n, {x}, std::move(attrs), perm);
 }
 
-StatusOr<bool> SinkReduce(PatternRewriter& r, Node& n) {
+bool SinkReduce(PatternRewriter& r, Node& n) {
   if (n.op->kind != FusionKind::kReduction || n.inputs.size() != 1 || n.outputs.size() != 1 ||
       n.op->attrs.size() != 2 || n.attrs.Find("axes") == nullptr ||
       n.attrs.Find("keepdims") == nullptr)
@@ -158,10 +156,9 @@ StatusOr<bool> SinkReduce(PatternRewriter& r, Node& n) {
   return SinkBelow(r, n, {x}, std::move(attrs), rest);
 }
 
-StatusOr<bool> SinkAny(PatternRewriter& r, Node& n) {
+bool SinkAny(PatternRewriter& r, Node& n) {
   for (auto pattern : {SinkElementwise, SinkConcat, SinkRenamed, SinkReduce}) {
-    WHET_ASSIGN_OR_RETURN(const bool changed, pattern(r, n));
-    if (changed) return true;
+    if (pattern(r, n)) return true;
   }
   return false;
 }

@@ -13,8 +13,6 @@ constexpr Pass kPasses[] = {
     // float: quantized operators are recognised by the dequantization of their weights.
     {"merge-equal-nodes", MergeEqualNodes},
     {"qdq-to-integer", QdqToInteger},
-    // Dequantized weights that nothing reads any more are not worth folding.
-    {"remove-dead-nodes", RemoveDeadNodes},
     // What only depends on constants goes first: every later pattern wants to see its weights and
     // zeros as constants.
     {"fold-constants", FoldConstants},

@@ -1,17 +1,22 @@
 #include "compiler/graph/pattern.h"
 
+#include <algorithm>
+
+#include "compiler/graph/builder.h"
 #include "compiler/graph/passes.h"
 
 namespace whet::graph {
 
 PatternRewriter::PatternRewriter(Graph& g) : g_(g) {
   Grow();
-  for (const Node& n : g.nodes) {
-    for (ValueId v : n.inputs) {
+  for (const GraphOutput& o : g.outputs) uses_[o.value] += 2;
+  // Backwards: readers come after producers.
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    if (!IsRead(g.nodes[i])) continue;
+    for (ValueId v : g.nodes[i].inputs) {
       if (v != kNoValue) ++uses_[v];
     }
   }
-  for (const GraphOutput& o : g.outputs) uses_[o.value] += 2;
 }
 
 void PatternRewriter::Grow() {
@@ -47,51 +52,88 @@ void PatternRewriter::Append(Node n) {
   done_.push_back(std::move(n));
 }
 
-StatusOr<ValueId> PatternRewriter::Emit(std::string_view op, std::vector<ValueId> inputs,
-                                        Attrs attrs, std::string label, std::string_view name) {
-  Node n;
-  n.label = std::move(label);
-  n.op = Find(op);
-  WHET_CHECK(n.op != nullptr, "no operator {}", op);
-  WHET_ASSIGN_OR_RETURN(n.attrs, FillAttrs(*n.op, std::move(attrs)));
-  std::vector<const TensorType*> types;
-  for (ValueId v : inputs) types.push_back(v == kNoValue ? nullptr : &type(v));
-  WHET_ASSIGN_OR_RETURN(std::vector<TensorType> out, InferTypes(*n.op, n.attrs, types));
-  WHET_CHECK(out.size() == 1, "{} has {} outputs", op, out.size());
-  n.inputs = std::move(inputs);
-  for (ValueId v : n.inputs) {
-    if (v != kNoValue) ++uses_[v];
+bool PatternRewriter::IsRead(const Node& n) const {
+  return std::any_of(n.outputs.begin(), n.outputs.end(),
+                     [this](ValueId v) { return uses_[v] > 0; });
+}
+
+void PatternRewriter::Count(std::vector<ValueId> values, int by) {
+  while (!values.empty()) {
+    const ValueId v = values.back();
+    values.pop_back();
+    if (v == kNoValue) continue;
+    const Node* n = Producer(v);
+    const bool read = n != nullptr && IsRead(*n);
+    uses_[v] += by;
+    if (n != nullptr && IsRead(*n) != read)
+      values.insert(values.end(), n->inputs.begin(), n->inputs.end());
   }
-  const ValueId y = g_.AddValue(name.empty() ? n.label : name, std::move(out[0]));
-  n.outputs = {y};
-  Append(std::move(n));
+}
+
+std::optional<ValueId> PatternRewriter::Emit(std::string_view op, std::vector<ValueId> inputs,
+                                             Attrs attrs, std::string_view name) {
+  auto made = MakeNode(g_, op, std::move(inputs), std::move(attrs), label_);
+  Grow();
+  if (!made.ok()) return std::nullopt;
+  WHET_CHECK(made->types.size() == 1, "{} has {} outputs", op, made->types.size());
+  const std::string_view wanted = name.empty() ? std::string_view(label_) : name;
+  if (!made->results.empty()) return Constant(wanted, std::move(made->results[0]));
+  const ValueId y = g_.AddValue(wanted, std::move(made->types[0]));
+  made->node.outputs = {y};
+  Append(std::move(made->node));
+  emitted_ = true;
   return y;
 }
 
 ValueId PatternRewriter::Constant(std::string_view name, DType t, std::vector<int64_t> shape,
                                   const std::vector<double>& values) {
-  const ValueId v = g_.AddConstant(name, Constant::OfDoubles(t, std::move(shape), values));
+  return Constant(name, graph::Constant::OfDoubles(t, std::move(shape), values));
+}
+
+ValueId PatternRewriter::Constant(std::string_view name, ConstantPtr c) {
+  const ValueId v = g_.AddConstant(name, std::move(c));
   Grow();
   return v;
 }
 
-Status PatternRewriter::Become(Node& n, std::string_view op, std::vector<ValueId> inputs,
-                               Attrs attrs) {
-  n.op = Find(op);
-  WHET_CHECK(n.op != nullptr, "no operator {}", op);
-  WHET_ASSIGN_OR_RETURN(n.attrs, FillAttrs(*n.op, std::move(attrs)));
-  for (ValueId v : inputs) {
-    if (v != kNoValue) ++uses_[v];
+bool PatternRewriter::Become(Node& n, std::string_view op, std::vector<ValueId> inputs,
+                             Attrs attrs) {
+  const OpRecord* record = g_.catalog->Find(op);
+  if (record == nullptr) return false;
+  auto filled = FillAttrs(*record, std::move(attrs));
+  if (!filled.ok()) return false;
+  std::vector<const TensorType*> types;
+  for (ValueId v : inputs) types.push_back(v == kNoValue ? nullptr : &type(v));
+  const auto out = InferTypes(*record, *filled, types);
+  if (!out.ok() || out->size() != n.outputs.size()) return false;
+  for (size_t i = 0; i < out->size(); ++i) {
+    const TensorType& t = type(n.outputs[i]);
+    if ((*out)[i].dtype != t.dtype || (*out)[i].shape != t.shape) return false;
   }
+  // The new ones first, so that nothing that is read all the time is taken for unread.
+  if (IsRead(n)) {
+    Count(inputs, 1);
+    Count(n.inputs, -1);
+  }
+  n.op = record;
+  n.attrs = *std::move(filled);
   n.inputs = std::move(inputs);
-  return OkStatus();
+  return true;
 }
 
-void PatternRewriter::ReplaceBy(Node& n, ValueId v) {
+bool PatternRewriter::ReplaceBy(Node& n, ValueId v) {
   const ValueId old = n.outputs[0];
-  uses_[v] += uses_[old];
+  if (n.outputs.size() != 1 || type(old).dtype != type(v).dtype || type(old).shape != type(v).shape)
+    return false;
+  if (const int uses = uses_[old]; uses > 0) {
+    Count({v}, 1);
+    uses_[v] += uses - 1;
+    uses_[old] = 0;
+    Count(n.inputs, -1);
+  }
   same_[old] = v;
   n.op = nullptr;
+  return true;
 }
 
 StatusOr<bool> PatternRewriter::Run(const Pattern& f) {
@@ -100,14 +142,13 @@ StatusOr<bool> PatternRewriter::Run(const Pattern& f) {
   g_.nodes.clear();
   for (Node& n : nodes) {
     for (ValueId& v : n.inputs) v = v == kNoValue ? v : same_[v];
-    auto r = f(*this, n);
-    if (!r.ok()) return Annotate(r.status(), n.label);
-    changed |= *r;
+    label_ = n.label;
+    if (IsRead(n)) changed |= f(*this, n);
     if (n.op != nullptr) Append(std::move(n));
   }
   for (GraphOutput& o : g_.outputs) o.value = same_[o.value];
   g_.nodes = std::move(done_);
-  if (changed) WHET_RETURN_IF_ERROR(RemoveDeadNodes(g_).status());
+  if (changed || emitted_) WHET_RETURN_IF_ERROR(RemoveDeadNodes(g_).status());
   return changed;
 }
 

@@ -3,9 +3,11 @@
 // by a value. What a pattern leaves without readers is removed at the end, so a pattern never has
 // to delete what it matched. Lives on the stack of a pass; one thread.
 //
+// A pattern cannot fail, since the model it looks at is valid as it is: what the catalog refuses,
+// and what would not be the value it replaces, is no match and changes nothing.
+//
 // A pattern looks upwards, at nodes that were visited before and are final. Uses are counted as
-// readers of the original graph plus those of new nodes; they only shrink to what is true when dead
-// nodes go, so `Alone` may say no where one more sweep would say yes, never the reverse.
+// they are at each moment: a node reads its inputs as long as something reads its outputs.
 #pragma once
 #include <functional>
 #include <optional>
@@ -24,7 +26,6 @@ class PatternRewriter {
   const Graph& graph() const { return g_; }
   const TensorType& type(ValueId v) const { return g_.type(v); }
   const ConstantPtr& constant(ValueId v) const { return g_.constant(v); }
-  const OpRecord* Find(std::string_view op) const { return g_.catalog->Find(op); }
 
   // The node that computes `v`, or null for inputs and constants. Valid until the next Emit.
   const Node* Producer(ValueId v) const;
@@ -35,30 +36,40 @@ class PatternRewriter {
   // The value of all elements of a constant that has few of them (a scalar, whatever its shape).
   std::optional<double> Scalar(ValueId v) const;
 
-  // Puts a node in front of the one being visited; its single output, named after the label unless
-  // a name is given.
-  StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, Attrs attrs,
-                         std::string label, std::string_view name = {});
+  // Puts a node in front of the one being visited, whose label it gets; its single output, named
+  // after the label unless a name is given, or the constant that it is. None when the catalog
+  // refuses the node.
+  std::optional<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {},
+                              std::string_view name = {});
   ValueId Constant(std::string_view name, DType t, std::vector<int64_t> shape,
                    const std::vector<double>& values);
-  // Makes `n` an `op`, keeping its outputs, whose types must stay what they are.
-  Status Become(Node& n, std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
-  // All that read the output of `n` read `v` instead; `n` goes.
-  void ReplaceBy(Node& n, ValueId v);
+  ValueId Constant(std::string_view name, ConstantPtr c);
+  // Makes `n` an `op`, keeping its outputs. False, and nothing is changed, when the catalog refuses
+  // that or the outputs would have other types.
+  bool Become(Node& n, std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
+  // All that read the only output of `n` read `v` instead; `n` goes. False, and nothing is changed,
+  // when `v` is of another type.
+  bool ReplaceBy(Node& n, ValueId v);
 
-  // Calls `f` for every node; it returns whether it changed anything.
-  using Pattern = std::function<StatusOr<bool>(PatternRewriter&, Node&)>;
+  // Calls `f` for every node that is read; it returns whether it changed anything.
+  using Pattern = std::function<bool(PatternRewriter&, Node&)>;
   StatusOr<bool> Run(const Pattern& f);
 
  private:
   void Append(Node n);
   void Grow();
+  bool IsRead(const Node& n) const;
+  // One reading of each of `values` more or less, and of what computes them when that begins or
+  // ceases to be read.
+  void Count(std::vector<ValueId> values, int by);
 
   Graph& g_;
+  std::string label_;  // of the node being visited
   std::vector<Node> done_;
   std::vector<int> producer_;  // per value: index into done_, or -1
   std::vector<int> uses_;      // per value; an output of the graph counts two
   std::vector<ValueId> same_;  // per value: what it was replaced by, or itself
+  bool emitted_ = false;
 };
 
 // An operator of two operands one of which is constant.

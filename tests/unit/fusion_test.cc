@@ -208,6 +208,29 @@ TEST(PartitionTest, AGateGoesIntoThePointwiseConvolutionThatReadsIt) {
               ElementsAre("Mul", "Conv+Add"));
 }
 
+TEST(PartitionTest, NothingIsComputedInFrontOfAGate) {
+  auto groups = [](const char* image) {
+    return Groups(Parse(fmt::format(
+        "  input x: f32[1,4,2,2]\n  input g: f32[1,2,1,1]\n  const w: f32[2,2,1,1] = "
+        "[1.0,2.0,3.0,4.0]\n{}  m: f32[1,2,4,4] = Mul(p, g)\n  y: f32[1,2,4,4] = Conv(m, w) {{}}\n"
+        "  output \"y\" = y\n",
+        image)));
+  };
+  // What moves data is read where it lies; what computes would be computed for each block of output
+  // channels, also behind what moves data.
+  EXPECT_THAT(groups("  s: f32[1,2,2,2] = Slice(x) {starts=[0,1,0,0], sizes=[1,2,2,2], "
+                     "steps=[1,1,1,1]}\n  p: f32[1,2,4,4] = Pad(s) {pads=[0,0,1,1,0,0,1,1]}\n"),
+              ElementsAre("Slice+Pad+Mul+Conv"));
+  EXPECT_THAT(groups("  e: f32[1,4,2,2] = Exp(x)\n  s: f32[1,2,2,2] = Slice(e) {starts=[0,1,0,0], "
+                     "sizes=[1,2,2,2], steps=[1,1,1,1]}\n  p: f32[1,2,4,4] = Pad(s) "
+                     "{pads=[0,0,1,1,0,0,1,1]}\n"),
+              ElementsAre("Exp", "Slice+Pad+Mul+Conv"));
+  EXPECT_THAT(groups("  s: f32[1,2,2,2] = Slice(x) {starts=[0,1,0,0], sizes=[1,2,2,2], "
+                     "steps=[1,1,1,1]}\n  q: f32[1,2,4,4] = Pad(s) {pads=[0,0,1,1,0,0,1,1]}\n  "
+                     "p: f32[1,2,4,4] = HardSwish(q)\n"),
+              ElementsAre("Slice+Pad+HardSwish", "Mul+Conv"));
+}
+
 TEST(PartitionTest, OnlyWhatIsReadElementByElementMayBeOverwritten) {
   const Partition p = Cut(Parse(
       "  input x: f32[1,2,4,4]\n  input r: f32[1,2,4,4]\n  input s: f32[1,2,1,1]\n  const w: "

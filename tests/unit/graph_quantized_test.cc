@@ -181,50 +181,251 @@ TEST(QuantizedPassTest, DequantizationMovesBehindWhatMovesData) {
   ExpectSameResult(text, {"qdq-to-integer", "remove-dead-nodes"});
 }
 
+TEST(QuantizedPassTest, SumsThatCouldLeaveThirtyTwoBitsStayFloat) {
+  // 66,400 products of at most 255 * 127 do not fit, by the weights that there are.
+  constexpr int64_t kTerms = 66'400;
+  for (const double most : {127.0, 126.0}) {
+    std::vector<double> values(kTerms, most);
+    values[7] = -most;
+    const ConstantPtr w = Constant::OfDoubles(DType::kI8, {kTerms, 1}, values);
+    const std::string text = fmt::format(
+        "graph \"g\"\n  input x: u8[1,{0}]\n  const w: i8[{0},1] @{1}\n  const s: f32[] = [0.5]\n"
+        "  dx: f32[1,{0}] = DequantizeLinear(x, s)\n  dw: f32[{0},1] = DequantizeLinear(w, s)\n"
+        "  y: f32[1,1] = MatMul(dx, dw)\n  output \"y\" = y\n",
+        kTerms, w->hash().Hex());
+    EXPECT_EQ(After(text, {"qdq-to-integer"}, {w}).find("MatMulInteger") == std::string::npos,
+              most == 127);
+    ExpectSameResult(text, {"qdq-to-integer", "remove-dead-nodes"}, {w});
+  }
+  // A bias that would take the sum there stays a float addition, also where a quantization follows.
+  for (const char* behind : {"", "  q: u8[1,3,4,4] = QuantizeLinear(c, ys, yz)\n"}) {
+    std::string text = std::string(kQuantizedConv) + behind +
+                       (behind[0] ? "  output \"q\" = q\n" : "  output \"c\" = c\n");
+    text.replace(text.find("[10,-20,30]"), 11, "[10,-2147483000,30]");
+    const std::string out = After(text, {"qdq-to-integer", "remove-dead-nodes"});
+    EXPECT_THAT(out, HasSubstr("ConvInteger("));
+    EXPECT_THAT(out, Not(HasSubstr("i32[1,3,4,4] = Add(")));
+    ExpectSameResult(text, {"qdq-to-integer", "remove-dead-nodes"});
+  }
+}
+
+TEST(QuantizedPassTest, LargeBiasesAreIntegersOnlyIfTheyWereQuantized) {
+  auto graph = [](const char* bias) {
+    return fmt::format(
+        "graph \"g\"\n  input x: u8[1,2,2,2]\n  const w: i8[1,2,1,1] = [3,-4]\n"
+        "  const s: f32[] = [0.001]\n  const u: f32[] = [1e-06]\n{}"
+        "  dx: f32[1,2,2,2] = DequantizeLinear(x, s)\n"
+        "  dw: f32[1,2,1,1] = DequantizeLinear(w, s)\n"
+        "  y: f32[1,1,2,2] = Conv(dx, dw, b)\n  output \"y\" = y\n",
+        bias);
+  };
+  const std::vector<std::string> passes = {"qdq-to-integer", "remove-dead-nodes"};
+  // 3,000,000.5 multiples of the scale are no more integral than 0.5 is.
+  const std::string drawn = graph("  const b: f32[1] = [3.0000005]\n");
+  EXPECT_THAT(After(drawn, passes), Not(HasSubstr("i32[1,1,2,2] = Add(")));
+  ExpectSameResult(drawn, passes);
+  const std::string quantized =
+      graph("  const q: i32[1] = [3000001]\n  b: f32[1] = DequantizeLinear(q, u)\n");
+  EXPECT_THAT(After(quantized, passes), HasSubstr("i32[1,1,1] = [3000001]"));
+  ExpectSameResult(quantized, passes);
+}
+
+TEST(QuantizedPassTest, ScalesThatAreNoNumbersAreNotClipped) {
+  for (const char* scale : {"inf", "nan", "1e38", "0.0"}) {
+    std::string text = std::string(kQuantizedConv) +
+                       "  r: f32[1,3,4,4] = Relu(c)\n"
+                       "  y: u8[1,3,4,4] = QuantizeLinear(r, ys, yz)\n  output \"y\" = y\n";
+    text.replace(text.find("[0.5,0.25,1.0]"), 14, fmt::format("[{},0.25,100.0]", scale));
+    ExpectSameResult(text, {"qdq-to-integer", "remove-dead-nodes"});
+  }
+}
+
+TEST(QuantizedPassTest, ZeroPointsWrapAroundAsSumsDo) {
+  // 2147483647 + 5 is no i32.
+  const std::string weights =
+      "graph \"g\"\n  input x: u8[2,2]\n  const p: u8[] = [7]\n"
+      "  const w: i32[2,2] = [2147483647,-3,5,-2147483648]\n  const q: i32[] = [-5]\n"
+      "  y: i32[2,2] = MatMulInteger(x, w, p, q)\n  output \"y\" = y\n";
+  EXPECT_THAT(After(weights, {"fold-zero-points"}), HasSubstr("[-2147483644,2,10,-2147483643]"));
+  ExpectSameResult(weights, {"fold-zero-points"});
+  const std::string inputs =
+      "graph \"g\"\n  input x: i32[2,2]\n  const p: i32[] = [-2147483648]\n"
+      "  const w: i8[2,2] = [127,-3,5,-128]\n  const q: i8[] = [-5]\n"
+      "  y: i32[2,2] = MatMulInteger(x, w, p, q)\n  output \"y\" = y\n";
+  EXPECT_THAT(After(inputs, {"fold-zero-points"}), Not(HasSubstr("MatMulInteger(x, w, p")));
+  ExpectSameResult(inputs, {"fold-zero-points"});
+}
+
+TEST(QuantizedPassTest, AZeroPointAlongAnotherDimensionIsNoneOfTheChannels) {
+  const std::string text =
+      "graph \"g\"\n  input x: u8[2,2]\n  const p: u8[] = [7]\n  const w: u8[2,2] = [1,2,3,4]\n"
+      "  const q: u8[2,1] = [100,2]\n  y: i32[2,2] = MatMulInteger(x, w, p, q)\n"
+      "  output \"y\" = y\n";
+  EXPECT_THAT(After(text, {"fold-zero-points"}), HasSubstr("MatMulInteger(x, w, p, q)"));
+}
+
+// u8 weights whose zero point is far from 128 stay 8 bits wide.
+TEST(QuantizedPassTest, ManyChannelsShareASumOverTheirInputs) {
+  std::vector<double> values(16 * 2 * 9);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i * 37 % 256);
+  const ConstantPtr matrix = Constant::OfDoubles(DType::kU8, {18, 16}, values);
+  const ConstantPtr filters = Constant::OfDoubles(DType::kU8, {16, 2, 3, 3}, values);
+  std::vector<double> zeros(16);
+  for (size_t i = 0; i < zeros.size(); ++i) zeros[i] = static_cast<double>(i * 17);
+  const ConstantPtr columns = Constant::OfDoubles(DType::kU8, {16}, zeros);
+  const std::vector<ConstantPtr> all = {matrix, filters, columns};
+  const std::string one = "  const q: u8[] = [3]\n", each = "  const q: u8[16] = " + [&] {
+    std::string text = "[";
+    for (double z : zeros) text += fmt::format("{}{}", text.size() > 1 ? "," : "", z);
+    return text + "]\n";
+  }();
+  const std::string p = "  const p: u8[] = [130]\n", computed = "  input p: u8[]\n";
+  for (const std::string& zero : {one, each}) {
+    for (const std::string& of_x : {p, computed}) {
+      const std::string text =
+          "graph \"g\"\n  input x: u8[2,4,18]\n" + of_x + zero + "  const w: u8[18,16] @" +
+          matrix->hash().Hex() +
+          "\n  y: i32[2,4,16] = MatMulInteger(x, w, p, q)\n  output \"y\" = y\n";
+      const std::string out = After(text, {"fold-zero-points"}, all);
+      EXPECT_THAT(out, HasSubstr("i8[18,16]"));
+      EXPECT_THAT(out, HasSubstr("ReduceSum("));
+      ExpectSameResult(text, {"fold-zero-points"}, all);
+    }
+  }
+  for (const char* zero : {"0", "130"}) {
+    for (const char* attrs : {"{pads=[1,1,0,1]}", "{strides=[2,1], dilations=[1,2]}"}) {
+      const bool padded = attrs[1] == 'p';
+      const std::string text = fmt::format(
+          "graph \"g\"\n  input x: u8[1,2,5,6]\n  const p: u8[] = [{}]\n{}  const w: u8[16,2,3,3] "
+          "@{}\n  y: i32[1,16,{}] = ConvInteger(x, w, p, q) {}\n  output \"y\" = y\n",
+          zero, one, filters->hash().Hex(), padded ? "4,6" : "2,2", attrs);
+      const std::string out = After(text, {"fold-zero-points"}, all);
+      EXPECT_THAT(out, HasSubstr("i8[16,2,3,3]"));
+      ExpectSameResult(text, {"fold-zero-points"}, all);
+    }
+  }
+}
+
 // Random quantized layers, each followed by a clipping or none and a quantization: the integer form
 // is at most one quantum from the float one evaluated in f64, and equal away from ties.
-TEST(QuantizedPassTest, IntegerFormIsWithinOneQuantumOfTheFloatForm) {
-  uint64_t state = 17;
-  auto draw = [&](int64_t lo, int64_t hi) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return lo + static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(hi - lo + 1));
-  };
-  auto list = [&](int64_t n, const std::function<std::string()>& one) {
+class QuantizedLayers {
+ public:
+  // A layer as text; u8 or i8, with a bias of every kind and scales of either sign.
+  std::string Conv() {
+    Start();
+    const std::string input = Bias("6", 6);
+    return Quantized(
+        fmt::format("  input x: {0}[1,4,5,5]\n{1}  const w: i8[6,2,3,3] = {2}\n"
+                    "  const ws: f32[6,1,1,1] = {3}\n"
+                    "  dx: f32[1,4,5,5] = DequantizeLinear(x, xs, xz)\n"
+                    "  dw: f32[6,2,3,3] = DequantizeLinear(w, ws)\n"
+                    "  c: f32[1,6,5,5] = Conv(dx, dw{4}) {{group=2, pads=[1,1,1,1]}}\n",
+                    type_, input, Weights(108), List(6, [this] { return Scale(); }),
+                    input.empty() ? "" : ", b"),
+        "1,6,5,5");
+  }
+  std::string Gemm() {
+    Start();
+    static constexpr const char* kShapes[] = {"7", "1,7", "7,1", "1", "7,7", "1,1"};
+    static constexpr int kSizes[] = {7, 7, 7, 1, 49, 1};
+    const int64_t of = Draw(0, 5);
+    const std::string input = Bias(kShapes[of], kSizes[of]);
+    const bool turned = Draw(0, 1) != 0;
+    return Quantized(
+        fmt::format("  input x: {0}[7,9]\n{1}  const w: i8[{5}] = {2}\n"
+                    "  const ws: f32[{6}] = {3}\n  dx: f32[7,9] = DequantizeLinear(x, xs, xz)\n"
+                    "  dw: f32[{5}] = DequantizeLinear(w, ws)\n"
+                    "  c: f32[7,7] = Gemm(dx, dw{4}) {{transB={7}}}\n",
+                    type_, input, Weights(63), List(7, [this] { return Scale(); }),
+                    input.empty() ? "" : ", b", turned ? "7,9" : "9,7", turned ? "7,1" : "1,7",
+                    turned ? 1 : 0),
+        "7,7");
+  }
+
+  std::vector<std::vector<double>> Inputs(const Graph& g) {
+    std::vector<std::vector<double>> inputs;
+    for (ValueId v : g.inputs) {
+      const bool floats = IsFloat(g.type(v).dtype);
+      inputs.emplace_back();
+      for (int64_t i = 0; i < g.type(v).num_elements(); ++i)
+        inputs.back().push_back(
+            floats ? RoundTo(DType::kF32, 0.01 * static_cast<double>(Draw(-99, 99)))
+                   : static_cast<double>(Draw(lo_, lo_ + 255)));
+    }
+    return inputs;
+  }
+
+ private:
+  int64_t Draw(int64_t lo, int64_t hi) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return lo + static_cast<int64_t>((state_ >> 33) % static_cast<uint64_t>(hi - lo + 1));
+  }
+  std::string List(int64_t n, const std::function<std::string()>& one) {
     std::string text;
     for (int64_t i = 0; i < n; ++i) text += (i ? "," : "") + one();
     return "[" + text + "]";
-  };
+  }
+  std::string Weights(int64_t n) {
+    return List(n, [this] { return std::to_string(Draw(-127, 127)); });
+  }
+  std::string Scale() { return fmt::format("{:.9g}", 0.001 * static_cast<double>(Draw(3, 40))); }
+  std::string SignedScale() { return (Draw(0, 3) == 0 ? "-" : "") + Scale(); }
+  void Start() {
+    lo_ = Draw(0, 1) != 0 ? -128 : 0;
+    type_ = lo_ < 0 ? "i8" : "u8";
+  }
+  // What declares b: nothing, a constant, an input, or a dequantization that is a constant or, as
+  // far as the passes see, is none.
+  std::string Bias(std::string_view shape, int64_t n) {
+    const std::string small = List(n, [this] { return std::to_string(Draw(-120, 120)); });
+    switch (Draw(0, 4)) {
+      case 0: return "";
+      case 1:
+        return fmt::format("  const b: f32[{}] = {}\n", shape, List(n, [this] {
+                             return fmt::format("{:.9g}",
+                                                0.01 * static_cast<double>(Draw(-99, 99)) + 0.001);
+                           }));
+      case 2: return fmt::format("  input b: f32[{}]\n", shape);
+      case 3:
+        return fmt::format(
+            "  const bq: i32[{0}] = {1}\n  const bs: f32[] = [{2}]\n"
+            "  b: f32[{0}] = DequantizeLinear(bq, bs)\n",
+            shape, small, Scale());
+      default:
+        return fmt::format(
+            "  const bq: i8[{0}] = {1}\n  const bs: f32[] = [{2}]\n"
+            "  const bz: i8[] = [5]\n  b: f32[{0}] = DequantizeLinear(bq, bs, bz)\n",
+            shape, small, SignedScale());
+    }
+  }
+  std::string Quantized(const std::string& layer, std::string_view shape) {
+    static constexpr const char* kClips[] = {"Relu(c)", "Clip(c) {max=1.5, min=-0.25}",
+                                             "Clip(c) {max=6.0, min=0.0}", "Neg(c)"};
+    return fmt::format(
+        "graph \"g\"\n  const xs: f32[] = [{1}]\n  const xz: {0}[] = [{2}]\n"
+        "  const ys: f32[] = [{3}]\n  const yz: {0}[] = [{4}]\n{5}  r: f32[{6}] = {7}\n"
+        "  y: {0}[{6}] = QuantizeLinear(r, ys, yz)\n  output \"y\" = y\n",
+        type_, SignedScale(), Draw(lo_, lo_ + 255), SignedScale(), Draw(lo_, lo_ + 255), layer,
+        shape, kClips[Draw(0, 3)]);
+  }
+
+  uint64_t state_ = 17;
+  int64_t lo_ = 0;
+  std::string type_;
+};
+
+TEST(QuantizedPassTest, IntegerFormIsWithinOneQuantumOfTheFloatForm) {
+  QuantizedLayers layers;
   int64_t elements = 0, apart = 0;
-  for (int round = 0; round < 40; ++round) {
-    const bool is_signed = draw(0, 1) != 0;
-    const std::string t = is_signed ? "i8" : "u8";
-    const int64_t lo = is_signed ? -128 : 0, hi = lo + 255;
-    auto scale = [&] { return fmt::format("{:.9g}", 0.001 * static_cast<double>(draw(3, 40))); };
-    const char* clips[] = {"Relu(c)", "Clip(c) {max=1.5, min=-0.25}", "Clip(c) {max=6.0, min=0.0}",
-                           "Neg(c)"};
-    const std::string text = fmt::format(
-        "graph \"g\"\n  input x: {0}[1,4,5,5]\n  const w: i8[6,2,3,3] = {1}\n"
-        "  const ws: f32[6,1,1,1] = {2}\n  const xs: f32[] = [{3}]\n  const xz: {0}[] = [{4}]\n"
-        "  const ys: f32[] = [{5}]\n  const yz: {0}[] = [{6}]\n  const b: f32[6] = {7}\n"
-        "  dx: f32[1,4,5,5] = DequantizeLinear(x, xs, xz)\n"
-        "  dw: f32[6,2,3,3] = DequantizeLinear(w, ws)\n"
-        "  c: f32[1,6,5,5] = Conv(dx, dw, b) {{group=2, pads=[1,1,1,1]}}\n"
-        "  r: f32[1,6,5,5] = {8}\n"
-        "  y: {0}[1,6,5,5] = QuantizeLinear(r, ys, yz)\n  output \"y\" = y\n",
-        t, list(108, [&] { return std::to_string(draw(-127, 127)); }), list(6, scale), scale(),
-        draw(lo, hi), scale(), draw(lo, hi),
-        list(6,
-             [&] {
-               return fmt::format("{:.9g}", 0.01 * static_cast<double>(draw(-99, 99)) + 0.001);
-             }),
-        clips[draw(0, 3)]);
+  for (int round = 0; round < 120; ++round) {
+    const bool conv = round % 2 == 0;
+    const std::string text = conv ? layers.Conv() : layers.Gemm();
     Graph g = Parse(text);
-    std::vector<double> x;
-    for (int i = 0; i < 100; ++i) x.push_back(static_cast<double>(draw(lo, hi)));
-    const std::vector<double> want = Output(g, {x});
-    ASSERT_TRUE(RunPasses(g, PassOptions{}).ok());
-    EXPECT_THAT(ToString(g), HasSubstr("ConvInteger("));
-    const std::vector<double> got = Output(g, {x});
+    const std::vector<std::vector<double>> inputs = layers.Inputs(g);
+    const std::vector<double> want = Output(g, inputs);
+    ASSERT_TRUE(RunPasses(g, PassOptions{}).ok()) << text;
+    EXPECT_THAT(ToString(g), HasSubstr(conv ? "ConvInteger(" : "MatMulInteger("));
+    const std::vector<double> got = Output(g, inputs);
     ASSERT_EQ(want.size(), got.size());
     for (size_t i = 0; i < want.size(); ++i) {
       ASSERT_LE(std::fabs(want[i] - got[i]), 1) << text << "element " << i;

@@ -9,6 +9,7 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/evaluate.h"
 #include "compiler/graph/passes.h"
+#include "compiler/graph/pattern.h"
 #include "compiler/ops/catalog.h"
 #include "tests/unit/graph_testing.h"
 
@@ -73,6 +74,12 @@ TEST(ConstantTest, ConvertsBetweenElementTypes) {
     EXPECT_TRUE(RoundTo(t, 0.0) == 0 && !std::signbit(RoundTo(t, 0.0))) << ToString(t);
     EXPECT_TRUE(RoundTo(t, -0.0) == 0 && std::signbit(RoundTo(t, -0.0))) << ToString(t);
     EXPECT_EQ(WriteDoubles(t, std::vector<double>{0}), std::string(2, '\0')) << ToString(t);
+  }
+  for (DType t : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    for (double v : {0.0, -0.0, 1.0, -1.5, 0.25, 3.0, 0x1.0p-20}) {
+      EXPECT_EQ(RoundTo(t, v), v) << ToString(t);
+      EXPECT_EQ(std::signbit(RoundTo(t, v)), std::signbit(v)) << ToString(t) << " " << v;
+    }
   }
   EXPECT_EQ(RoundTo(DType::kU8, -3), 0);
   EXPECT_EQ(RoundTo(DType::kI8, 200.7), 127);
@@ -230,6 +237,51 @@ TEST(PassTest, MatrixProductsTakeScalesOfTheirColumns) {
   ExpectSameResult(kText, {"fold-scale-shift"});
 }
 
+TEST(PassTest, ScalesFoldOnlyWhereTheirRoundedProductsAreTheExactOnes) {
+  auto after = [](std::string_view body) {
+    const std::string text = fmt::format(
+        "graph \"g\"\n  input x: f32[1,2,2,2]\n  const tiny: f32[] = [1e-30]\n"
+        "  const huge: f32[] = [1e+30]\n  const least: f32[] = [1e-39]\n"
+        "  const half: f32[] = [0.5]\n  const v: f32[2,2,1,1] = [1e20,2e20,-3e20,1e20]\n"
+        "  const b: f32[2] = [1e10,-1e10]\n{}  output \"y\" = y\n",
+        body);
+    ExpectSameResult(text, {"fold-scale-shift"});
+    Graph g = Parse(text);
+    EXPECT_TRUE(RunPasses(g, std::vector<std::string>{"fold-scale-shift"}, {}).ok());
+    std::string ops;
+    for (const Node& n : g.nodes) ops += (ops.empty() ? "" : " ") + n.op->name;
+    return ops;
+  };
+  const std::string t = ": f32[1,2,2,2] = ";
+  // The inverse of a small divisor is no f32: 0 times it would be no number.
+  EXPECT_EQ(after("  a" + t + "Div(x, least)\n  y" + t + "Mul(a, half)\n"), "Div Mul");
+  // Neither are these products; the zero would be wrong for large x.
+  EXPECT_EQ(after("  a" + t + "Mul(x, huge)\n  y" + t + "Mul(a, huge)\n"), "Mul Mul");
+  EXPECT_EQ(after("  a" + t + "Mul(x, tiny)\n  y" + t + "Mul(a, tiny)\n"), "Mul Mul");
+  EXPECT_EQ(after("  a" + t + "Mul(x, tiny)\n  y" + t + "Mul(a, huge)\n"), "Mul");
+  // Weights and biases likewise, from both sides.
+  EXPECT_EQ(after("  a" + t + "Conv(x, v)\n  y" + t + "Mul(a, huge)\n"), "Conv Mul");
+  EXPECT_EQ(after("  a" + t + "Mul(x, huge)\n  y" + t + "Conv(a, v)\n"), "Mul Conv");
+  EXPECT_EQ(after("  a" + t + "Conv(x, v, b)\n  y" + t + "Mul(a, tiny)\n"), "Conv");
+  EXPECT_EQ(
+      after("  s" + t + "Mul(x, tiny)\n  c" + t + "Conv(s, v, b)\n  y" + t + "Mul(c, huge)\n"),
+      "Conv Mul");
+}
+
+TEST(PassTest, WeightsThatAreReadTwiceAreCopiedOnlyWhereTheyAreFew) {
+  for (const int64_t columns : {8, 512}) {
+    const ConstantPtr w = Constant::OfDoubles(DType::kF32, {64, columns}, Ramp(64 * columns));
+    const std::string text = fmt::format(
+        "graph \"g\"\n  input x: f32[2,64]\n  const w: f32[64,{0}] @{1}\n"
+        "  const k: f32[] = [3.0]\n  a: f32[2,{0}] = MatMul(x, w)\n  y: f32[2,{0}] = Mul(a, k)\n"
+        "  z: f32[2,{0}] = MatMul(x, w)\n  output \"y\" = y\n  output \"z\" = z\n",
+        columns, w->hash().Hex());
+    EXPECT_EQ(After(text, {"fold-scale-shift"}, {w}).find("= Mul(") == std::string::npos,
+              columns == 8);
+    ExpectSameResult(text, {"fold-scale-shift"}, {w});
+  }
+}
+
 // A graph of one input and its only output "y".
 std::string Chain(std::string_view type, std::string_view body) {
   return fmt::format(
@@ -250,6 +302,59 @@ std::string OpsAfter(const std::string& text, const std::vector<std::string>& pa
   return ops;
 }
 
+TEST(PatternTest, WhatTheCatalogRefusesIsNoMatch) {
+  Graph g = Parse("graph \"g\"\n  input x: i32[2,3]\n  y: i32[2,3] = Neg(x)\n  output \"y\" = y\n");
+  const std::string text = ToString(g);
+  const auto changed = PatternRewriter(g).Run([](PatternRewriter& r, Node& n) {
+    const ValueId x = n.inputs[0];
+    EXPECT_FALSE(r.Become(n, "HardSwish", {x})) << "of integers";
+    EXPECT_FALSE(r.Become(n, "Cast", {x}, {{"to", std::string("f32")}})) << "another type";
+    EXPECT_FALSE(r.Become(n, "Reshape", {x}, {{"shape", std::vector<int64_t>{6}}}))
+        << "another shape";
+    EXPECT_FALSE(r.Become(n, "Neg", {x, x})) << "too many inputs";
+    EXPECT_FALSE(r.Become(n, "Neg", {x}, {{"axis", int64_t{1}}})) << "no such attribute";
+    EXPECT_FALSE(r.Become(n, "NoOperator", {x}));
+    EXPECT_FALSE(r.Emit("HardSwish", {x}).has_value());
+    EXPECT_FALSE(r.Emit("NoOperator", {x}).has_value());
+    const auto flat = r.Emit("Reshape", {x}, {{"shape", std::vector<int64_t>{6}}});
+    EXPECT_TRUE(flat && !r.ReplaceBy(n, *flat)) << "another shape";
+    return false;
+  });
+  EXPECT_TRUE(changed.ok() && !*changed);
+  EXPECT_EQ(ToString(g), text) << "what was put in front goes again";
+}
+
+TEST(PatternTest, ReadersAreCountedAsTheyAre) {
+  // The second addition takes the first one's place as the product's only reader, so the last
+  // product can go through to it.
+  EXPECT_EQ(OpsAfter(Chain("f32[2,3]",
+                           "  m: f32[2,3] = Mul(x, three)\n  a: f32[2,3] = Add(m, one)\n  b: "
+                           "f32[2,3] = Add(a, six)\n  y: f32[2,3] = Mul(b, half)\n"),
+                     {"fold-scale-shift"}),
+            "Mul Add");
+  // What is dead does not read; what comes to life again does.
+  Graph g = Parse(
+      "graph \"g\"\n  input x: f32[2]\n  e: f32[2] = Exp(x)\n  dead: f32[2] = Neg(e)\n  n: f32[2] "
+      "= "
+      "Neg(e)\n  y: f32[2] = Relu(n)\n  output \"y\" = y\n");
+  ASSERT_TRUE(PatternRewriter(g)
+                  .Run([](PatternRewriter& r, Node& n) {
+                    if (n.op->name != "Relu") return false;
+                    const ValueId neg = n.inputs[0], e = r.Producer(neg)->inputs[0];
+                    EXPECT_TRUE(r.Alone(e) && r.Alone(neg));
+                    EXPECT_TRUE(r.Become(n, "Sin", {e}));
+                    EXPECT_TRUE(r.Alone(e) && !r.Alone(neg));
+                    const auto sum = r.Emit("Add", {neg, e});
+                    EXPECT_TRUE(r.Alone(e)) << "nothing reads the sum yet";
+                    EXPECT_TRUE(sum && r.Become(n, "Cos", {*sum}));
+                    EXPECT_TRUE(r.Alone(neg) && r.Alone(*sum) && !r.Alone(e));
+                    return true;
+                  })
+                  .ok());
+  EXPECT_TRUE(Verify(g).ok());
+  EXPECT_EQ(g.nodes.size(), 4u);
+}
+
 TEST(PassTest, IntegersHaveNoActivations) {
   // The quotient is truncated, which is another function.
   EXPECT_EQ(OpsAfter("graph \"g\"\n  input x: i32[2,8]\n  const three: i32[] = [3]\n"
@@ -261,34 +366,65 @@ TEST(PassTest, IntegersHaveNoActivations) {
 }
 
 TEST(PassTest, RecognizesActivationsInEverySpelling) {
-  auto becomes = [](const std::string& body) {
-    // Statements end with a semicolon; every value has the type of x.
+  // Statements end with a semicolon; every value has the type of x.
+  auto becomes = [](const std::string& body, const std::string& type) {
     std::string text;
     for (size_t at = 0, end; (end = body.find(';', at)) != std::string::npos; at = end + 1) {
       std::string line = body.substr(at, end - at);
       text += "  " + line.replace(line.find(" = "), 3, ": f32[1,2,3,3] = ") + "\n";
     }
-    return OpsAfter(Chain("f32[1,2,3,3]", text), {"recognize-activations"});
+    std::string graph = Chain("f32[1,2,3,3]", text);
+    if (type == "i32") {
+      // Without the constants that are no integers.
+      for (const char* name : {"sixth", "half", "root", "slope"}) {
+        const size_t line = graph.find(fmt::format("  const {}:", name));
+        graph.erase(line, graph.find('\n', line) + 1 - line);
+      }
+    }
+    for (size_t at = 0; (at = graph.find("f32", at)) != std::string::npos; at += 3)
+      graph.replace(at, 3, type);
+    return OpsAfter(graph, {"recognize-activations"});
   };
   const std::string clip = "a = Add(x, three);c = Clip(a) {min=0.0, max=6.0};";
-  EXPECT_EQ(becomes(clip + "m = Mul(x, c);y = Div(m, six);"), "HardSwish");
-  EXPECT_EQ(becomes(clip + "m = Mul(c, x);y = Mul(m, sixth);"), "HardSwish");
-  EXPECT_EQ(becomes(clip + "d = Div(c, six);y = Mul(x, d);"), "HardSwish");
-  EXPECT_EQ(becomes("h = HardSigmoid(x) {alpha=0.16666667, beta=0.5};y = Mul(h, x);"), "HardSwish");
-  EXPECT_EQ(becomes("h = HardSigmoid(x) {alpha=0.2, beta=0.5};y = Mul(h, x);"), "HardSigmoid Mul");
-  EXPECT_EQ(becomes("a = Add(x, three);c = Max(a, zero);d = Min(six, c);y = Mul(d, sixth);"),
-            "HardSigmoid");
-  EXPECT_EQ(becomes("m = Mul(x, half);a = Add(m, one);y = Clip(a) {min=0.0, max=1.0};"),
-            "HardSigmoid");
-  EXPECT_EQ(becomes("r = Relu(x);n = Neg(x);q = Relu(n);m = Mul(q, slope);y = Sub(r, m);"),
-            "PRelu");
-  EXPECT_EQ(becomes("r = Max(x, zero);q = Min(x, zero);m = Mul(slope, q);y = Add(m, r);"), "PRelu");
-  EXPECT_EQ(becomes("a = Mul(x, one);b = Add(a, zero);y = Pow(b, two);"), "Mul");
   const std::string erf = "d = Div(x, root);e = Erf(d);a = Add(e, one);";
-  EXPECT_EQ(becomes(erf + "m = Mul(x, a);y = Mul(m, half);"), "Gelu");
-  EXPECT_EQ(becomes(erf + "h = Mul(x, half);y = Mul(a, h);"), "Gelu");
-  EXPECT_EQ(becomes(erf + "h = Mul(a, half);y = Mul(x, h);"), "Gelu");
-  EXPECT_EQ(becomes(erf + "m = Mul(x, a);y = Mul(m, six);"), "Div Erf Add Mul Mul");
+  struct Spelling {
+    std::string body, single;
+    // With constants that f16 has not: as it was written.
+    std::string half;
+    std::string integer;  // empty: cannot be written
+  };
+  const Spelling spellings[] = {
+      {clip + "m = Mul(x, c);y = Div(m, six);", "HardSwish", "HardSwish", "Add Clip Mul Div"},
+      {clip + "m = Mul(c, x);y = Mul(m, sixth);", "HardSwish", "Add Clip Mul Mul", ""},
+      {clip + "d = Div(c, six);y = Mul(x, d);", "HardSwish", "HardSwish", "Add Clip Div Mul"},
+      {"h = HardSigmoid(x) {alpha=0.16666667, beta=0.5};y = Mul(h, x);", "HardSwish", "HardSwish",
+       ""},
+      {"h = HardSigmoid(x) {alpha=0.2, beta=0.5};y = Mul(h, x);", "HardSigmoid Mul",
+       "HardSigmoid Mul", ""},
+      {"a = Add(x, three);c = Max(a, zero);d = Min(six, c);y = Mul(d, sixth);", "HardSigmoid",
+       "Add Clip Mul", ""},
+      {"a = Add(x, three);c = Max(a, zero);d = Min(six, c);y = Div(d, six);", "HardSigmoid",
+       "HardSigmoid", "Add Max Min Div"},
+      {"m = Mul(x, half);a = Add(m, one);y = Clip(a) {min=0.0, max=1.0};", "HardSigmoid",
+       "HardSigmoid", ""},
+      {"m = Mul(x, two);a = Add(m, one);y = Clip(a) {min=0.0, max=1.0};", "HardSigmoid",
+       "HardSigmoid", "Mul Add Clip"},
+      {"r = Relu(x);n = Neg(x);q = Relu(n);m = Mul(q, slope);y = Sub(r, m);", "PRelu", "PRelu", ""},
+      {"r = Max(x, zero);q = Min(x, zero);m = Mul(slope, q);y = Add(m, r);", "PRelu", "PRelu", ""},
+      {"r = Max(x, zero);q = Min(x, zero);m = Mul(two, q);y = Add(m, r);", "PRelu", "PRelu",
+       "Max Min Mul Add"},
+      {"a = Mul(x, one);b = Add(a, zero);y = Pow(b, two);", "Mul", "Mul", "Mul"},
+      {erf + "m = Mul(x, a);y = Mul(m, half);", "Gelu", "Div Erf Add Mul Mul", ""},
+      {erf + "h = Mul(x, half);y = Mul(a, h);", "Gelu", "Div Erf Add Mul Mul", ""},
+      {erf + "h = Mul(a, half);y = Mul(x, h);", "Gelu", "Div Erf Add Mul Mul", ""},
+      {erf + "m = Mul(x, a);y = Mul(m, six);", "Div Erf Add Mul Mul", "Div Erf Add Mul Mul", ""},
+  };
+  for (const Spelling& s : spellings) {
+    EXPECT_EQ(becomes(s.body, "f32"), s.single) << s.body;
+    EXPECT_EQ(becomes(s.body, "f16"), s.half) << s.body;
+    if (s.integer.empty()) continue;
+    EXPECT_EQ(becomes(s.body, "i32"), s.integer) << s.body;
+  }
 }
 
 TEST(PassTest, RecognizesReductions) {
