@@ -134,6 +134,13 @@ TEST(QuantizedPassTest, APadOfIntegersGoesIntoTheWindow) {
       After(text, {"fold-pad", "remove-dead-nodes"}),
       HasSubstr("ConvInteger(x, w) {dilations=[1,1], group=1, pad_value=7, pads=[0,0,1,1]"));
   ExpectSameResult(text, {"fold-pad"});
+  // A value that no padding may have stays outside.
+  const std::string wide =
+      "graph \"g\"\n  input x: i32[1,1,2,2]\n  const w: i8[1,1,3,3] = [1,2,3,4,5,6,7,8,9]\n"
+      "  p: i32[1,1,3,3] = Pad(x) {pads=[0,0,0,0,0,0,1,1], value=1000.0}\n"
+      "  y: i32[1,1,1,1] = ConvInteger(p, w)\n  output \"y\" = y\n";
+  EXPECT_THAT(After(wide, {"fold-pad"}), HasSubstr("ConvInteger(p, w)"));
+  ExpectSameResult(wide, {"fold-pad"});
 }
 
 TEST(QuantizedPassTest, AQuantizedTableIsGatheredFromAsItIs) {
