@@ -399,13 +399,7 @@ StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact
                                           Message(first), InputLists(*artifact)));
 }
 
-StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,
-                                                const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::is_directory(folder))
-    return InvalidArgument("cannot make the folder '{}': {}", folder,
-                           error ? error.message() : "a file is in the way");
+std::vector<std::string> OutputPaths(const Model& model, const std::string& folder) {
   std::vector<std::string> paths;
   std::set<std::string> used;
   const auto outputs = model.outputs();
@@ -416,13 +410,27 @@ StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffer
       used.insert(name);
     }
     paths.push_back((std::filesystem::path(folder) / (name + ".npy")).string());
+  }
+  return paths;
+}
+
+StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,
+                                                const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder))
+    return InvalidArgument("cannot make the folder '{}': {}", folder,
+                           error ? error.message() : "a file is in the way");
+  std::vector<std::string> paths = OutputPaths(model, folder);
+  const auto outputs = model.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
     std::string wrong;
     if (outputs[i].dtype == WHET_BF16) {
       std::vector<float> wide(outputs[i].bytes / 2);
       for (size_t k = 0; k < wide.size(); ++k) wide[k] = BF16ToF32(buffers.output<uint16_t>(i)[k]);
-      wrong = WriteNpy(paths.back(), WHET_F32, Shape(outputs[i]), wide.data());
+      wrong = WriteNpy(paths[i], WHET_F32, Shape(outputs[i]), wide.data());
     } else {
-      wrong = WriteNpy(paths.back(), outputs[i].dtype, Shape(outputs[i]), buffers.outputs()[i]);
+      wrong = WriteNpy(paths[i], outputs[i].dtype, Shape(outputs[i]), buffers.outputs()[i]);
     }
     if (!wrong.empty()) return InvalidArgument("{}", wrong);
   }

@@ -97,6 +97,7 @@ StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact
 
 // One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths,
 // in order.
+std::vector<std::string> OutputPaths(const Model& model, const std::string& folder);
 StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,
                                                 const std::string& folder);
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/artifact_io.h"
+#include "compiler/driver/output_file.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
 
@@ -49,6 +50,13 @@ class RunVerb : public Verb {
     WHET_ASSIGN_OR_RETURN(const FilledModel filled,
                           ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kError));
     const auto& [model, buffers] = filled;
+    std::vector<std::string> read = inputs_;  // FILE, or what follows NAME=, which may hold a '='
+    for (const std::string& spec : inputs_) {
+      for (size_t at = 0; (at = spec.find('=', at)) != std::string::npos;)
+        read.push_back(spec.substr(++at));
+    }
+    for (const std::string& path : OutputPaths(*model, output_dir_))
+      WHET_RETURN_IF_ERROR(Annotate(CheckNotRead(path, read), "--output-dir"));
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
     instance->Run(buffers.inputs(), buffers.outputs());
     WHET_ASSIGN_OR_RETURN(const auto paths, WriteOutputs(*model, buffers, output_dir_));

@@ -94,6 +94,11 @@ class CliTest(CliCase):
         self.expect(2, ["no input 'z'"], 'run', art, '--input', 'z=x.npy')
         self.expect(2, ['cut off'], 'run', art, '--input', self.path('cut.npy', read(self.path('x.npy'))[:900]))
         self.expect(2, ['cannot make the folder'], 'run', art, '--input', 'x.npy', '--output-dir', 'x.npy/out')
+        before = read(self.path('x.npy'))
+        for spec in ['sum.npy', 'x=sum.npy', 'x=./sum.npy']:
+            self.path('sum.npy', before)
+            self.expect(2, ['--output-dir', 'sum.npy', 'is read by this command'], 'run', art, '--input', spec)
+        self.assertEqual(read(self.path('sum.npy')), before)
 
     def test_files_that_are_no_artifacts(self):
         whole = read(os.path.join(ARTIFACTS, 'phases.so'))
