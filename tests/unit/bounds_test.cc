@@ -186,6 +186,17 @@ TEST(BoundsTest, AConditionThatMayTurnAdmitsBothSides) {
   EXPECT_GE(graph::ToleranceAt(y, 2), 2);
 }
 
+TEST(BoundsTest, AMaximumThatRoundingMayMoveAdmitsAnyPlace) {
+  RefTensor x{DType::kF32, {1, 1, 1, 4}, {1, 1.05, 3, 2}, {}};
+  x.err.assign(4, 0.03 / kUnit);
+  const Attrs pairs = {{"kernel", std::vector<int64_t>{1, 2}},
+                       {"strides", std::vector<int64_t>{1, 2}}};
+  const RefTensor at = Apply("MaxPoolIndices", pairs, {x});
+  EXPECT_THAT(at.value, ElementsAre(1, 2));
+  EXPECT_GE(graph::ToleranceAt(at, 0), 1);
+  EXPECT_EQ(graph::ToleranceAt(at, 1), 0);
+}
+
 TEST(BoundsTest, WhereNothingIsKnownAnyNumberWillDo) {
   const RefTensor unknown = Inexact(DType::kF32, {2, 2, 2}, {kInf, kInf, kInf});
   const RefTensor y = Apply("Mul", {}, {unknown, Exact(DType::kF32, {3, 0, kInf})});

@@ -150,6 +150,9 @@ std::vector<Row> Reductions(const std::string& type) {
     add("ArgMax.1(0) {axis=1}", e.x, {e.arg_max});
     add("ArgMin.1(0) {axis=1}", e.x, {e.arg_min});
   }
+  // A NaN is larger than any number; equal ones keep their order.
+  add("TopK.1(0) {axis=1, k=3}", {2, kNan, -kInf, kInf}, {kNan, kInf, 2});
+  add("TopK.1(0) {axis=1, k=3, largest=0}", {2, kNan, -kInf, kInf}, {-kInf, 2, kInf});
   if (type == "f16" || type == "bf16") return rows;  // these are computed in f32
   add("ReduceSum.1(0) {axes=[1]}", {1, kInf, 2, 3}, {kInf});
   add("ReduceSum.1(0) {axes=[1]}", {1, kInf, -kInf, 3}, {kNan});
