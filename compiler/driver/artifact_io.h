@@ -95,9 +95,9 @@ StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact
                                     const std::string& preprocess, MissingInputs missing,
                                     uint64_t seed = 1);
 
-// One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths,
-// in order.
+// Where WriteOutputs writes, in order of the outputs.
 std::vector<std::string> OutputPaths(const Model& model, const std::string& folder);
+// One .npy per output into the folder, which is made if needed; bf16 is widened to f32. The paths.
 StatusOr<std::vector<std::string>> WriteOutputs(const Model& model, const Buffers& buffers,
                                                 const std::string& folder);
 
