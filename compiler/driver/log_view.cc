@@ -83,9 +83,9 @@ void PrintBest(const Json& best) {
 }
 
 StatusOr<Json> PlansJson(db::LogReader& log) {
-  WHET_ASSIGN_OR_RETURN(const std::vector<db::PlanRow> rows, log.Plans());
+  WHET_ASSIGN_OR_RETURN(const db::Plans plans, log.FindPlans());
   Json regions = Json::array();
-  for (const db::PlanRow& row : rows) {
+  for (const db::PlanRow& row : plans.rows) {
     const std::string region = row.region.Hex();
     if (regions.empty() || regions.back()["region"] != region) {
       // A fused workload has a summary, a network has none.
@@ -105,7 +105,7 @@ StatusOr<Json> PlansJson(db::LogReader& log) {
     regions.back()["alternatives"].push_back(
         {{"name", row.alternative}, {"runs", runs}, {"parts", parts}});
   }
-  return Json{{"log_id", log.log_id()}, {"damaged_rows", 0}, {"regions", regions}};
+  return Json{{"log_id", log.log_id()}, {"damaged_rows", plans.damaged_rows}, {"regions", regions}};
 }
 
 void PrintPlans(const Json& plans) {

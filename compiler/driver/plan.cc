@@ -14,18 +14,22 @@ namespace {
 
 using Times = std::map<Fingerprint, double>;
 
+// Times of one device: sums of times that were taken on different ones would compare the devices.
+// The one that has timed most of the workloads; of equals the one with the smaller fingerprint.
 StatusOr<Times> TimesOf(const std::map<Fingerprint, std::string>& texts, Records& records,
                         const std::string& feature_set, int threads) {
   std::vector<std::string> workloads;
   for (const auto& [print, text] : texts) workloads.push_back(text);
   WHET_ASSIGN_OR_RETURN(const std::vector<TaskRecord> found,
                         records.Find(workloads, feature_set, threads));
-  Times times;
+  std::map<Fingerprint, Times> by_device;
   size_t i = 0;
   for (const auto& [print, text] : texts) {
-    const TaskRecord& r = found[i++];
-    const double ns = r.best_ns > 0 ? r.best_ns : r.default_ns;
-    if (ns > 0) times[print] = ns;
+    for (const auto& [device, ns] : found[i++].calm_ns) by_device[device][print] = ns;
+  }
+  Times times;
+  for (auto& [device, own] : by_device) {
+    if (own.size() > times.size()) times = std::move(own);
   }
   return times;
 }
@@ -145,6 +149,7 @@ StatusOr<Alternatives> ListAlternatives(const ModelOptions& options, bool all_wa
     WHET_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(one));
     const Fingerprint region = graph::StructureOf(imported);
     counts.clear();
+    std::set<Fingerprint> here;
     std::vector<std::vector<db::PlanRow::Part>> known;
     for (const char* layouts : kLayoutNames) {
       graph::Graph g = imported;
@@ -160,7 +165,7 @@ StatusOr<Alternatives> ListAlternatives(const ModelOptions& options, bool all_wa
       known.push_back(std::move(parts));
       for (const fusion::Group& group : p.groups) {
         const fusion::Task& task = p.tasks[static_cast<size_t>(group.task)];
-        if (!seen.insert(task.fingerprint).second) continue;
+        if (!here.insert(task.fingerprint).second) continue;
         std::vector<fusion::Task> split = fusion::SplitOf(g, group);
         if (split.empty()) continue;
         std::map<Fingerprint, int64_t> parts_of_one;
@@ -169,7 +174,8 @@ StatusOr<Alternatives> ListAlternatives(const ModelOptions& options, bool all_wa
           t.count *= task.count;
         }
         add_tasks(split);
-        all.plans.push_back({task.fingerprint, kSplit, ToParts(parts_of_one), 0});
+        if (seen.insert(task.fingerprint).second)
+          all.plans.push_back({task.fingerprint, kSplit, ToParts(parts_of_one), 0});
       }
     }
     for (const auto& [print, count] : counts) tasks.at(print).count += count;

@@ -45,6 +45,8 @@ class LogRecords : public Records {
                               found ? best.record->row.median_ns : 0, best.default_ns);
       if (found) r.trace = best.record->row.trace;
       r.reason = best.why;
+      for (const auto& [device, ns] : best.calm_default_ns)
+        r.calm_ns[device] = found ? r.ratio * ns : ns;
       records.push_back(std::move(r));
     }
     return records;
@@ -53,16 +55,10 @@ class LogRecords : public Records {
   StatusOr<PlanRows> Plans(const std::vector<Fingerprint>& regions) override {
     PlanRows plans;
     for (const Fingerprint& region : regions) {
-      WHET_ASSIGN_OR_RETURN(std::vector<db::PlanRow> rows, log_->Plans(region));
-      for (db::PlanRow& row : rows) {
-        for (const db::PlanRow::Part& p : row.parts) {
-          auto [it, fresh] = plans.texts.try_emplace(p.workload);
-          if (!fresh) continue;
-          WHET_ASSIGN_OR_RETURN(db::WorkloadRow workload, log_->Workload(p.workload));
-          it->second = std::move(workload.text);
-        }
-        plans.rows.push_back(std::move(row));
-      }
+      WHET_ASSIGN_OR_RETURN(db::Plans found, log_->FindPlans(region));
+      for (db::PlanRow& row : found.rows) plans.rows.push_back(std::move(row));
+      for (auto& [workload, row] : found.workloads)
+        plans.texts.emplace(workload, std::move(row.text));
     }
     return plans;
   }
@@ -97,6 +93,10 @@ class ServerRecords : public Records {
       records.push_back(RecordOf(r.found(), r.ratio(), r.median_ns(), r.default_ns()));
       records.back().trace = r.trace();
       records.back().reason = r.why();
+      for (const auto& [device, ns] : r.calm_default_ns()) {
+        WHET_ASSIGN_OR_RETURN(const Fingerprint print, ParseFingerprint(device));
+        records.back().calm_ns[print] = r.found() ? r.ratio() * ns : ns;
+      }
     }
     return records;
   }

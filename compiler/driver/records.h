@@ -18,6 +18,8 @@ struct TaskRecord {
   double default_ns = 0;  // 0: not timed
   double best_ns = 0;     // on the default's scale, which was measured side by side; 0: no record
   double ratio = 0;       // best / default; 0: no record
+  // By exact device: the best known time, where nothing disturbed the measurement of the default.
+  std::map<Fingerprint, double> calm_ns;
 };
 
 struct PlanRows {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "compiler/support/half.h"
 
@@ -399,18 +400,33 @@ Expr Substitute(const Expr& e, const Substitution& s) {
   return RewriteWith(e, replace, done);
 }
 
+namespace {
+
+// False from `f` ends the walk.
+template <typename F>
+bool VisitOnce(const Expr& e, const F& f, std::unordered_set<const ExprNode*>& seen) {
+  if (e->Shared() && !e->args.empty() && !seen.insert(e.get()).second) return true;
+  if (!f(*e)) return false;
+  for (const Expr& a : e->args) {
+    if (!VisitOnce(a, f, seen)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void Visit(const Expr& e, const std::function<void(const ExprNode&)>& f) {
-  if (!e) return;
-  f(*e);
-  for (const Expr& a : e->args) Visit(a, f);
+  std::unordered_set<const ExprNode*> seen;
+  auto all = [&](const ExprNode& n) {
+    f(n);
+    return true;
+  };
+  if (e) VisitOnce(e, all, seen);
 }
 
 bool Uses(const Expr& e, const Var& v) {
-  if (e == v) return true;
-  for (const Expr& a : e->args) {
-    if (Uses(a, v)) return true;
-  }
-  return false;
+  std::unordered_set<const ExprNode*> seen;
+  return !VisitOnce(e, [&](const ExprNode& n) { return &n != v.get(); }, seen);
 }
 
 }  // namespace whet::expr

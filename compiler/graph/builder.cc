@@ -16,7 +16,7 @@ constexpr int64_t kFoldAtOnce = 4096;
 // What a node that needs to know a value may ask for.
 constexpr int64_t kFoldOnDemand = int64_t{1} << 22;
 // What one node may take (EvaluationCost), whoever asks for it, and all together: a loop that is
-// unrolled may have the same heavy product in each iteration.
+// unrolled may have the same heavy product in each iteration. What is beyond is left to the pass.
 constexpr int64_t kMaxFoldCost = int64_t{1} << 26;
 constexpr int64_t kMaxFolding = int64_t{1} << 32;
 
@@ -60,7 +60,7 @@ StatusOr<ValueId> GraphBuilder::Emit(std::string_view op, std::vector<ValueId> i
 }
 
 StatusOr<NewNode> MakeNode(Graph& g, std::string_view op, std::vector<ValueId> inputs, Attrs attrs,
-                           std::string label) {
+                           std::string label, int64_t most) {
   NewNode made;
   Node& n = made.node;
   n.op = g.catalog->Find(op);
@@ -90,7 +90,7 @@ StatusOr<NewNode> MakeNode(Graph& g, std::string_view op, std::vector<ValueId> i
       v = g.AddConstant(n.label, Empty(g.type(v)));
     constant &= g.constant(v) != nullptr;
   }
-  if (constant && foldable && cost <= kMaxFoldCost) {
+  if (constant && foldable && cost <= std::min(most, kMaxFoldCost)) {
     WHET_ASSIGN_OR_RETURN(made.results, EvaluateConstantNode(g, n, out));
     made.cost = cost;
   }
@@ -99,9 +99,9 @@ StatusOr<NewNode> MakeNode(Graph& g, std::string_view op, std::vector<ValueId> i
 
 StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
                                                      std::vector<ValueId> inputs, Attrs attrs) {
-  WHET_ASSIGN_OR_RETURN(NewNode made,
-                        MakeNode(g_, op, std::move(inputs), std::move(attrs), label_));
-  WHET_RETURN_IF_ERROR(CountFolding(made.cost));
+  WHET_ASSIGN_OR_RETURN(NewNode made, MakeNode(g_, op, std::move(inputs), std::move(attrs), label_,
+                                               kMaxFolding - folding_));
+  folding_ += made.cost;
   if (made.results.size() == made.types.size()) {
     std::vector<ValueId> ids;
     for (ConstantPtr& c : made.results) ids.push_back(g_.AddConstant(label_, std::move(c)));
@@ -116,13 +116,6 @@ StatusOr<std::vector<ValueId>> GraphBuilder::EmitAll(std::string_view op,
   }
   g_.nodes.push_back(std::move(n));
   return g_.nodes.back().outputs;
-}
-
-Status GraphBuilder::CountFolding(int64_t cost) {
-  folding_ = std::min(folding_ + cost, kMaxFlops);
-  if (folding_ <= kMaxFolding) return OkStatus();
-  return ResourceExhausted("constants computed at import take more than the limit of {} operations",
-                           kMaxFolding);
 }
 
 // The nodes that have to be evaluated for `v`, in execution order.
@@ -156,7 +149,8 @@ bool GraphBuilder::TryFold(ValueId v) {
     std::vector<const TensorType*> in;
     for (ValueId i : n.inputs) in.push_back(i == kNoValue ? nullptr : &g_.type(i));
     const int64_t cost = EvaluationCost(ViewOf(*n.op, n.attrs, in, types));
-    if (cost > kMaxFoldCost || !CountFolding(cost).ok()) return false;
+    if (cost > std::min(kMaxFoldCost, kMaxFolding - folding_)) return false;
+    folding_ += cost;
     auto folded = EvaluateConstantNode(g_, n, types);
     if (!folded.ok()) return false;
     for (size_t k = 0; k < folded->size(); ++k)

@@ -23,10 +23,10 @@ struct NewNode {
   std::vector<ConstantPtr> results;
   int64_t cost = 0;  // what they took (EvaluationCost)
 };
-// Looks the record up, fills the attributes in, infers types and folds what is constant and small.
-// What the catalog refuses is an error, and leaves the graph as it was.
+// Looks the record up, fills the attributes in, infers types and folds what is constant, small and
+// takes at most `most`. What the catalog refuses is an error, and leaves the graph as it was.
 StatusOr<NewNode> MakeNode(Graph& g, std::string_view op, std::vector<ValueId> inputs, Attrs attrs,
-                           std::string label);
+                           std::string label, int64_t most = INT64_MAX);
 
 class GraphBuilder {
  public:
@@ -57,7 +57,6 @@ class GraphBuilder {
     return v == kNoValue || g_.constant(v) != nullptr || put_off_.count(v) > 0;
   }
   std::vector<int> PutOffBehind(ValueId v) const;
-  Status CountFolding(int64_t cost);
 
   Graph& g_;
   std::string label_;

@@ -18,7 +18,6 @@ uint16_t ToSmallFloat(double v, int mantissa, int exponent_bits) {
   double a = std::fabs(v);
   if (a == 0) return sign;  // has no exponent
   if (std::isinf(a)) return static_cast<uint16_t>(sign | inf);
-  if (a == 0) return sign;
   int e = 0;
   std::frexp(a, &e);  // a = f * 2^e, 0.5 <= f < 1
   e = std::max(e - 1, 1 - bias);

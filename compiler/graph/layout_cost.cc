@@ -14,6 +14,8 @@ constexpr double kLaunchNs = 1000;
 constexpr double kStrided = 3;
 // A window operator that writes rows of pixels has weights in no vector and rows that end.
 constexpr double kRowMajorWindow = 4;
+// Of a product that one pass over its left operand makes.
+constexpr int64_t kTileColumns = 64;
 // An image of few channels is read as well in either layout.
 constexpr int64_t kFewChannels = 4;
 
@@ -40,10 +42,15 @@ class Roofline : public LayoutCost {
     if (v.op->kind == FusionKind::kOutFusable) {
       // A matrix product reads vectors along the last dimension of the right operand, and turns one
       // that lies otherwise, once per matrix of the result. Of the left one it reads single
-      // numbers, best those of a row one by one.
+      // numbers, best those of a row one by one; where neither rows nor columns are dense, a cache
+      // line for each of them, again for every tile of columns.
       const std::vector<int> order = SignificantOrder(in);
       if (order.empty() || order.back() == *std::max_element(order.begin(), order.end())) return 0;
-      if (input == 0) return BytesNs(in);
+      if (input == 0) {
+        if (order.back() >= in.rank() - 2) return BytesNs(in);
+        const int64_t tiles = (out.shape.back() + kTileColumns - 1) / kTileColumns;
+        return kStrided * BytesNs(in) * static_cast<double>(tiles);
+      }
       return input == 1 ? kStrided * BytesNs(in) * Matrices(out) / Matrices(in) : kNever;
     }
     // An operand that is repeated into the result, or a scalar, has little say.

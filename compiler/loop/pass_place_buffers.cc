@@ -31,12 +31,16 @@ class Collector {
     } else if (const auto* seq = As<SeqNode>(s)) {
       for (const Stmt& item : seq->items) Visit(item);
     } else if (const auto* c = As<IfNode>(s)) {
+      AddLoads(c->cond);
       Visit(c->body);
     } else if (const auto* st = As<StoreNode>(s)) {
       if (st->out == buffer_) found_.push_back({st->indices, loops_});
-      for (const auto* l : Loads(st->value)) {
-        if (l->buffer == buffer_) found_.push_back({l->args, loops_});
-      }
+      AddLoads(st->value);
+    }
+  }
+  void AddLoads(const Expr& e) {
+    for (const auto* l : Loads(e)) {
+      if (l->buffer == buffer_) found_.push_back({l->args, loops_});
     }
   }
   Buffer buffer_;

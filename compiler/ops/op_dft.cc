@@ -8,6 +8,7 @@ namespace whet::ops {
 namespace {
 
 constexpr double kDftPi = 3.14159265358979323846;
+constexpr int64_t kMaxDftMatrix = int64_t{1} << 26;  // audio models have transforms of 4096
 
 struct Transform {
   int64_t length = 0;   // of the transform
@@ -22,9 +23,9 @@ Status CheckTransform(const Transform& t) {
   if (t.length < 1) return InvalidArgument("a transform of length {}", t.length);
   if (t.onesided && (t.inverse || t.parts == 2))
     return Unimplemented("onesided is supported for forward transforms of real input only");
-  const int64_t limit = kMaxConstant / (2 * t.parts);
+  const int64_t limit = kMaxDftMatrix / (2 * t.parts);
   if (t.length > limit || t.samples > limit / t.frequencies())
-    return ResourceExhausted("a transform of length {} needs a matrix of more than 2^24 elements",
+    return ResourceExhausted("a transform of length {} needs a matrix of more than 2^26 elements",
                              t.length);
   return OkStatus();
 }

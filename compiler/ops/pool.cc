@@ -291,6 +291,7 @@ Status ReferenceIndices(const OpView& v, Inputs in, Outputs out, bool want_err) 
       const double p = x.value[at], most = best < 0 ? 0 : x.value[best];
       if (best < 0 || p > most || (std::isnan(p) && !std::isnan(most))) best = at;
     });
+    if (best < 0) best = plane;  // a window of padding only, as kernels have it
     // Inputs that rounding may bring into the other order admit any index.
     if (err) {
       ForEachPlace(s, oh, ow, [&](int64_t h, int64_t w) {

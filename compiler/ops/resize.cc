@@ -113,8 +113,9 @@ StatusOr<ResizeTaps> TapsOf(const ResizeMode& mode, const ResizeAxis& a) {
     const double below = std::ceil(x) - 1;
     WHET_ASSIGN_OR_RETURN(Kernel k, KernelOf(mode, x - below, a.scale));
     t.taps = static_cast<int64_t>(k.weight.size());
-    if (t.taps > kMaxTaps || t.taps * a.out > kMaxConstant)
-      return InvalidArgument("a scale of {} is too small", a.scale);
+    if (t.taps > kMaxTaps) return InvalidArgument("a scale of {} is too small", a.scale);
+    if (t.taps * a.out > kMaxConstant)
+      return ResourceExhausted("{} outputs of {} taps each are more than 2^24", a.out, t.taps);
     double sum = 0;
     for (int64_t j = 0; j < t.taps; ++j) {
       const int64_t at = static_cast<int64_t>(below) + k.first + j;

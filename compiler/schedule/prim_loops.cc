@@ -103,8 +103,8 @@ Status SetKind(Program& p, const std::string& name, ForKind kind) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, name));
   if (f->for_kind != ForKind::kSerial)
     return FailedPrecondition("it is already {}", loop::ToString(f->for_kind));
-  if (kind == ForKind::kUnrolled && f->extent > 256)
-    return InvalidArgument("unrolling {} iterations; the limit is 256", f->extent);
+  if (kind == ForKind::kUnrolled && f->extent > kMaxUnroll)
+    return InvalidArgument("unrolling {} iterations; the limit is {}", f->extent, kMaxUnroll);
   if (kind == ForKind::kVectorized && f->extent > 64)
     return InvalidArgument("a vector of {} lanes; the limit is 64", f->extent);
   if (kind != ForKind::kUnrolled) {

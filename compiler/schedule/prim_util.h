@@ -9,6 +9,8 @@
 
 namespace whet::schedule {
 
+inline constexpr int64_t kMaxUnroll = 256;  // iterations of one loop
+
 using loop::As;
 using loop::BlockFields;
 using loop::BlockNode;

@@ -30,6 +30,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct ReduceExtents {
   int64_t window = 1;        // all window axes
   int64_t inner_window = 1;  // the innermost window axis
+  int64_t longest_window = 1;
   int64_t channels = 1;
 };
 
@@ -57,6 +58,7 @@ ReduceExtents Reductions(const AnchorAnalysis& a) {
     if (IsWindow(a, i)) {
       r.window *= e;
       r.inner_window = e;
+      r.longest_window = std::max(r.longest_window, e);
     } else {
       r.channels *= e;
     }
@@ -99,7 +101,9 @@ std::vector<Knob> TiledKnobs(const RuleContext& context) {
       UpTo({1, 2, 3, 4, 5, 6, 7, 8}, std::max<int64_t>(1, CeilDiv(vec, lanes / 2)));
   k[kLanes].values =
       lanes >= 8 ? std::vector<int64_t>{lanes / 2, lanes} : std::vector<int64_t>{lanes};
-  k[kUnrollWindow].values = r.window > 1 ? std::vector<int64_t>{0, 1, 2} : std::vector<int64_t>{0};
+  k[kUnrollWindow].values = {0};  // as the primitive's limit allows
+  if (r.window > 1 && r.inner_window <= kMaxUnroll) k[kUnrollWindow].values.push_back(1);
+  if (r.window > 1 && r.longest_window <= kMaxUnroll) k[kUnrollWindow].values.push_back(2);
   for (int64_t u : {1, 2, 3, 4, 8}) {
     if (r.channels % u == 0) k[kUnrollChannels].values.push_back(u);
   }
@@ -182,7 +186,8 @@ std::vector<int64_t> DefaultTiled(const RuleContext& context) {
     if (group % tile != 0 && tile % group != 0) v[kVectors] = 1;
   }
   v[kRows] = std::min<int64_t>(v[kRows], c.rows);
-  v[kUnrollWindow] = c.a.input_uses_vector && c.r.window > 1 ? 1 : 0;
+  v[kUnrollWindow] =
+      c.a.input_uses_vector && c.r.window > 1 && c.r.inner_window <= kMaxUnroll ? 1 : 0;
   return v;
 }
 

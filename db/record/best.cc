@@ -50,6 +50,10 @@ void BestChooser::Add(const TrialRow& row) {
   }
   if (row.is_default) {
     default_ns_ = row.median_ns;
+    if (!row.contended && row.device) {
+      double& ns = calm_default_ns_.try_emplace(*row.device, row.median_ns).first->second;
+      ns = std::min(ns, row.median_ns);
+    }
     return;
   }
   if (!row.baseline_ratio) {

@@ -55,8 +55,11 @@ struct BestRecord {
 struct Best {
   std::optional<BestRecord> record;
   MissReason miss = MissReason::kNone;
-  std::string why;           // words for the miss, e.g. "only for 4 threads, asked for 1"
-  double default_ns = 0;     // the default schedule's latest median under the query; 0: none
+  std::string why;        // words for the miss, e.g. "only for 4 threads, asked for 1"
+  double default_ns = 0;  // the default schedule's latest median under the query; 0: none
+  // By exact device: the least median of the default schedule among rows that nothing disturbed.
+  // What times of different workloads are compared by; a contended row says nothing there.
+  std::map<Fingerprint, double> calm_default_ns;
   int64_t damaged_rows = 0;  // rows of this key that failed their check and were left out
 };
 
@@ -77,6 +80,7 @@ class BestChooser {
   std::optional<Choice> Choose() const;  // nothing: see Miss
   std::pair<MissReason, std::string> Miss() const;
   double default_ns() const { return default_ns_; }  // the latest default row's median; 0: none
+  const std::map<Fingerprint, double>& calm_default_ns() const { return calm_default_ns_; }
 
  private:
   struct Evidence {
@@ -98,6 +102,7 @@ class BestChooser {
   std::map<Group, Class> groups_;
   std::set<Fingerprint> barred_;
   int64_t rows_ = 0, imported_ = 0, late_ = 0, emulated_ = 0, failed_ = 0, unpaired_ = 0;
+  std::map<Fingerprint, double> calm_default_ns_;
   double default_ns_ = 0, unpaired_ns_ = 0;  // the latest default; the fastest of the unpaired
 };
 

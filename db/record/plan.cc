@@ -26,7 +26,7 @@ PlanChoice ChoosePlan(const std::vector<PlanRow>& rows, std::string_view own,
   }
   const std::optional<double> own_ns = TimeOf(*row, time);
   if (!own_ns) {
-    choice.why = fmt::format("not every task of '{}' has been timed", own);
+    choice.why = fmt::format("not every task of '{}' has an undisturbed time", own);
     return choice;
   }
   choice.own_ns = choice.chosen_ns = *own_ns;
@@ -42,7 +42,7 @@ PlanChoice ChoosePlan(const std::vector<PlanRow>& rows, std::string_view own,
     nearest_ns = *ns;
   }
   if (nearest == nullptr) {
-    choice.why = "no alternative has all of its tasks timed";
+    choice.why = "no alternative has undisturbed times of all its tasks";
   } else if (nearest_ns < (1 - kPlanMargin) * *own_ns) {
     choice.alternative = nearest->alternative;
     choice.chosen_ns = nearest_ns;

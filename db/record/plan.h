@@ -2,9 +2,10 @@
 // what the log knows of the workloads that they consist of.
 //
 // A region's own alternative, the one that is used without a log, goes first. Another one is taken
-// only when each workload of both has been timed and the sum over its parts is smaller by more than
-// kPlanMargin: the times of two workloads were not measured side by side, as two schedules of one
-// workload are, and a sum says nothing about caches that stay warm in between.
+// only when each workload of both has been timed on one device while nothing disturbed it, and the
+// sum over its parts is smaller by more than kPlanMargin: the times of two workloads were not
+// measured side by side, as two schedules of one workload are, and a sum says nothing about caches
+// that stay warm in between.
 #pragma once
 #include <functional>
 #include <optional>
@@ -16,7 +17,7 @@
 
 namespace whet::db {
 
-inline constexpr double kPlanMargin = 0.05;
+inline constexpr double kPlanMargin = 0.1;
 
 struct PlanChoice {
   std::string alternative;  // the own one, or one that is faster
@@ -25,7 +26,7 @@ struct PlanChoice {
   std::string why;  // words, when it is the own one
 };
 
-// Best known time of one run of a workload in nanoseconds, if there is one.
+// Best known undisturbed time of one run of a workload in nanoseconds, if there is one.
 using WorkloadTime = std::function<std::optional<double>(const Fingerprint& workload)>;
 
 // Sum over the parts, if all have been timed.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "db/record/jsonl.h"
 #include "db/store/codec.h"
@@ -111,6 +112,7 @@ class LogReader::Impl {
                               },
                               [](const Status&) { return OkStatus(); }));
     best.default_ns = chooser.default_ns();
+    best.calm_default_ns = chooser.calm_default_ns();
     if (const auto choice = chooser.Choose()) {
       WHET_ASSIGN_OR_RETURN(TrialRow row, Trial(choice->seq));
       best.record = {std::move(row), choice->ratio, choice->evidence_rows, choice->other_device};
@@ -408,18 +410,41 @@ StatusOr<std::vector<JobRow>> LogReader::Jobs() {
   return jobs;
 }
 
-StatusOr<std::vector<PlanRow>> LogReader::Plans(const std::optional<Fingerprint>& region) {
-  std::vector<PlanRow> plans;
+StatusOr<Plans> LogReader::FindPlans(const std::optional<Fingerprint>& region) {
+  Plans plans;
   // A fingerprint's text is hexadecimal digits.
   const std::string where = region ? fmt::format("WHERE region='{}' ", region->Hex()) : "";
   WHET_RETURN_IF_ERROR(
       impl_->ForEachRow(PlansTable(), (where + "ORDER BY region, alternative").c_str(),
                         [&](StatusOr<std::vector<Cell>> cells) -> Status {
-                          if (!cells.ok()) return cells.status();
-                          WHET_ASSIGN_OR_RETURN(PlanRow plan, PlanFrom(*std::move(cells)));
-                          plans.push_back(std::move(plan));
+                          StatusOr<PlanRow> plan = cells.ok() ? PlanFrom(*std::move(cells))
+                                                              : StatusOr<PlanRow>(cells.status());
+                          if (plan.ok()) {
+                            plans.rows.push_back(*std::move(plan));
+                          } else {
+                            ++plans.damaged_rows;
+                          }
                           return OkStatus();
                         }));
+  std::set<Fingerprint> lost;
+  for (const PlanRow& row : plans.rows) {
+    for (const PlanRow::Part& p : row.parts) {
+      if (plans.workloads.contains(p.workload) || lost.contains(p.workload)) continue;
+      StatusOr<WorkloadRow> workload = Workload(p.workload);
+      if (workload.ok()) {
+        plans.workloads.emplace(p.workload, *std::move(workload));
+      } else if (absl::IsDataLoss(workload.status()) || absl::IsNotFound(workload.status())) {
+        ++plans.damaged_rows;
+        lost.insert(p.workload);
+      } else {
+        return workload.status();
+      }
+    }
+  }
+  std::erase_if(plans.rows, [&](const PlanRow& row) {
+    return std::any_of(row.parts.begin(), row.parts.end(),
+                       [&](const PlanRow::Part& p) { return lost.contains(p.workload); });
+  });
   return plans;
 }
 

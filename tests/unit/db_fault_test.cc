@@ -283,18 +283,34 @@ TEST(ForeignFileTest, ATruncatedLogIsNeverQuietlyShorter) {
   }
 }
 
-TEST(PlanTest, DamagedPlansAreNamedAndNotReplaced) {
+TEST(PlanTest, DamagedPlansAreLeftOutAndWrittenAgain) {
   TempFolder dir;
+  const std::string path = dir / "tuning.db";
   {
-    auto log = OpenSampleLog(dir / "tuning.db");
+    auto log = OpenSampleLog(path);
     ASSERT_TRUE(log->AppendWait(SamplePlan("selected", 2)).ok());
+    ASSERT_TRUE(log->AppendWait(SamplePlan("row-major", 2)).ok());
   }
-  RunSql(dir / "tuning.db", "UPDATE plans SET created_ms=6");
-  EXPECT_THAT(OpenReader(dir / "tuning.db")->Plans(), Fails(StatusCode::kDataLoss, "plans row"));
-  auto log = TuningLog::Open(dir / "tuning.db");
-  ASSERT_TRUE(log.ok()) << log.status();
-  EXPECT_THAT((*log)->AppendWait(SamplePlan("selected", 3)),
-              Fails(StatusCode::kFailedPrecondition, "is damaged"));
+  RunSql(path, "UPDATE plans SET created_ms=6 WHERE alternative='selected'");
+  auto plans = OpenReader(path)->FindPlans();
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  ASSERT_EQ(plans->rows.size(), 1u);
+  EXPECT_EQ(plans->rows[0].alternative, "row-major");
+  EXPECT_EQ(plans->damaged_rows, 1);
+  {
+    auto log = TuningLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->AppendWait(SamplePlan("selected", 3)).ok());
+  }
+  plans = OpenReader(path)->FindPlans();
+  EXPECT_EQ(plans->damaged_rows, 0);
+  ASSERT_EQ(plans->rows.size(), 2u);
+  EXPECT_EQ(plans->rows[1].parts, SamplePlan("selected", 3).parts);
+  // A workload that a plan names.
+  RunSql(path, "UPDATE workloads SET op_summary='another'");
+  plans = OpenReader(path)->FindPlans();
+  EXPECT_TRUE(plans->rows.empty());
+  EXPECT_EQ(plans->damaged_rows, 1);
 }
 
 // ---- schemas ----
@@ -340,7 +356,7 @@ TEST(MigrationTest, ALogOfSchemaTwoKeepsItsRowsAndGetsThePlanTable) {
   auto reader = OpenReader(path);
   EXPECT_TRUE(reader->warnings().empty());
   EXPECT_EQ(reader->Stats()->trials, 3);
-  EXPECT_TRUE(reader->Plans()->empty());
+  EXPECT_TRUE(reader->FindPlans()->rows.empty());
 }
 
 TEST(MigrationTest, ABackupIsNeverOverwritten) {

@@ -389,14 +389,14 @@ TEST(PlanTest, TheLatestRowOfAnAlternativeStands) {
               Fails(StatusCode::kFailedPrecondition,
                     FingerprintOf("elsewhere").Hex() + " is not in the log"));
   auto reader = OpenReader(dir / "tuning.db");
-  const auto plans = reader->Plans(FingerprintOf("network"));
+  const auto plans = reader->FindPlans(FingerprintOf("network"));
   ASSERT_TRUE(plans.ok()) << plans.status();
-  ASSERT_EQ(plans->size(), 2u);
-  EXPECT_EQ((*plans)[0].alternative, "row-major");
-  EXPECT_EQ((*plans)[1].alternative, "selected");
-  EXPECT_EQ((*plans)[1].parts, SamplePlan("selected", 3).parts);
-  EXPECT_TRUE(reader->Plans(FingerprintOf("another"))->empty());
-  EXPECT_EQ(reader->Plans()->size(), 2u);
+  ASSERT_EQ(plans->rows.size(), 2u);
+  EXPECT_EQ(plans->rows[0].alternative, "row-major");
+  EXPECT_EQ(plans->rows[1].alternative, "selected");
+  EXPECT_EQ(plans->rows[1].parts, SamplePlan("selected", 3).parts);
+  EXPECT_TRUE(reader->FindPlans(FingerprintOf("another"))->rows.empty());
+  EXPECT_EQ(reader->FindPlans()->rows.size(), 2u);
   EXPECT_TRUE(reader->Verify()->ok());
 }
 
@@ -429,11 +429,11 @@ TEST(PlanTest, ExportedPlansComeInAndReplaceNone) {
   const auto report = log->Import(dir / "a.jsonl");
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->added, 1);
-  const auto plans = OpenReader(dir / "b.db")->Plans();
+  const auto plans = OpenReader(dir / "b.db")->FindPlans();
   ASSERT_TRUE(plans.ok()) << plans.status();
-  ASSERT_EQ(plans->size(), 2u);
-  EXPECT_EQ((*plans)[0].parts, SamplePlan("row-major", 4).parts);
-  EXPECT_EQ((*plans)[1].parts, SamplePlan("selected", 3).parts);
+  ASSERT_EQ(plans->rows.size(), 2u);
+  EXPECT_EQ(plans->rows[0].parts, SamplePlan("row-major", 4).parts);
+  EXPECT_EQ(plans->rows[1].parts, SamplePlan("selected", 3).parts);
 
   std::string bad = ReadFile(dir / "a.jsonl");
   bad.replace(bad.find("\"count\":2"), 9, "\"count\":\"");
@@ -460,10 +460,10 @@ TEST(PlanTest, TheFasterAlternativeIsChosenWhenAllOfItHasBeenTimed) {
   EXPECT_EQ(choice.why, "the nearest alternative, 'apart', takes 0.967 x the time");
   choice = ChoosePlan(rows, "own", times(100, 50, 0));
   EXPECT_EQ(choice.alternative, "own");
-  EXPECT_EQ(choice.why, "no alternative has all of its tasks timed");
+  EXPECT_EQ(choice.why, "no alternative has undisturbed times of all its tasks");
   choice = ChoosePlan(rows, "own", times(0, 50, 20));
   EXPECT_EQ(choice.alternative, "own");
-  EXPECT_EQ(choice.why, "not every task of 'own' has been timed");
+  EXPECT_EQ(choice.why, "not every task of 'own' has an undisturbed time");
   EXPECT_THAT(ChoosePlan({rows[1]}, "own", times(1, 1, 1)).why, HasSubstr("no alternatives"));
   EXPECT_EQ(ChoosePlan({rows[0]}, "own", times(1, 1, 1)).alternative, "own");
 }

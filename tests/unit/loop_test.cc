@@ -45,6 +45,17 @@ TEST(LoopTest, ReductionsOfIntegersStartFromTheirTypesEnds) {
             std::string::npos);
 }
 
+TEST(ExprTest, SharedPartsAreVisitedOnce) {
+  const expr::Var v = expr::MakeVar("v");
+  expr::Expr e = v;
+  for (int i = 0; i < 60; ++i) e = expr::Binary(expr::BinaryOp::kMul, e, e);  // 2^60 as a tree
+  int nodes = 0;
+  expr::Visit(e, [&](const expr::ExprNode& n) { nodes += n.kind == expr::Kind::kBinary; });
+  EXPECT_EQ(nodes, 60);
+  EXPECT_TRUE(expr::Uses(e, v));
+  EXPECT_FALSE(expr::Uses(e, expr::MakeVar("v")));
+}
+
 TEST(LoopTest, IntegersWrapAndFloatsSaturate) {
   te::Builder b;
   auto x = b.Input("x", DType::kU8, {2}, false);

@@ -422,6 +422,9 @@ void IndexSamples(std::vector<Sample>& s) {
       {{"f32[2,2,5,6]"}, "MaxPoolIndices.1(0) {kernel=[3,2], strides=[2,1], pads=[1,1,1,0]}"});
   s.push_back(
       {{"i8[1,2,5,5]"}, "MaxPoolIndices.1(0) {kernel=[2,2], storage_order=1, pads=[1,1,0,0]}"});
+  // A window of padding only.
+  s.push_back(
+      {{"f32[1,2,1,1]"}, "MaxPoolIndices.1(0) {kernel=[1,2], dilations=[1,3], pads=[0,2,0,2]}"});
   s.push_back({{"f32[4,3,2]", "i64[3]"}, "ReverseSequence.1(0, 1)"});
   s.push_back({{"f32[2,5]", "i32[2]"}, "ReverseSequence.1(0, 1) {batch_axis=0, time_axis=1}"});
   s.push_back({{"f32[1,8,12]"},
@@ -535,6 +538,7 @@ std::vector<Sample> Samples() {
     s.push_back({{"i32[2,7,3]"}, fmt::format("{}.1(0) {{axis=1, last=1}}", arg)});
   }
   for (size_t output : {0, 1}) {
+    s.push_back({{"f32[2,9]"}, "TopK.1(0) {axis=1, k=1}", output});
     s.push_back({{"f32[2,9]"}, "TopK.1(0) {axis=1, k=4}", output});
     s.push_back({{"i32[2,9,2]"}, "TopK.1(0) {axis=1, k=9, largest=0}", output});
   }

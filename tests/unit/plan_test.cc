@@ -50,6 +50,7 @@ class PlanTest : public testing::Test {
     ASSERT_TRUE(log.ok()) << log.status();
     ASSERT_TRUE((*log)->AppendWait(db::SampleJob()).ok());
     ASSERT_TRUE((*log)->AppendWait(db::SampleDevice()).ok());
+    ASSERT_TRUE((*log)->AppendWait(db::SampleDevice("board-2")).ok());
     int64_t number = 0;
     for (const TaskInfo& t : known_.tasks) {
       ASSERT_TRUE((*log)->AppendWait(db::WorkloadRow{t.workload, t.op_summary}).ok());
@@ -61,6 +62,8 @@ class PlanTest : public testing::Test {
       row.is_default = true;
       row.samples_ns = {ns(t)};
       row.baseline_ratio.reset();
+      row.contended = contended_;
+      if (other_board_ && number % 2 == 0) row.device = other_board_;
       const auto verdict = (*log)->AppendWait(row);
       ASSERT_TRUE(verdict.ok()) << verdict.status();
     }
@@ -101,6 +104,8 @@ class PlanTest : public testing::Test {
   db::TempFolder folder_;
   CompileOptions options_;
   Alternatives known_;
+  bool contended_ = false;
+  std::optional<Fingerprint> other_board_;  // which timed every second task
 };
 
 TEST_F(PlanTest, WithoutALogTheEstimateDecides) {
@@ -164,6 +169,19 @@ TEST_F(PlanTest, AnAlternativeThatIsNotTimedOrNotFasterIsNotTaken) {
   EXPECT_EQ(m.plan.source, "default");
   EXPECT_THAT(m.plan.why, HasSubstr("the nearest alternative"));
   EXPECT_EQ(m.partition.tasks.size(), 3u);
+}
+
+TEST_F(PlanTest, DisturbedTimesAndTimesOfSeveralBoardsChooseNothing) {
+  const Time faster_apart = [](const TaskInfo& t) { return Fused(t) ? 1000 : 100; };
+  contended_ = true;
+  MakeLog(faster_apart);
+  EXPECT_EQ(Prepared().plan.source, "default");
+  std::filesystem::remove(options_.db);
+  contended_ = false;
+  other_board_ = db::SampleDevice("board-2").fingerprint();
+  MakeLog(faster_apart);
+  EXPECT_EQ(Prepared().plan.layouts, "selected");
+  EXPECT_EQ(Prepared().plan.source, "default");
 }
 
 TEST_F(PlanTest, APlanOfAReleaseThatCutsInAnotherWayIsAMissInWords) {

@@ -151,6 +151,7 @@ std::vector<Row> Reductions(const std::string& type) {
     add("ArgMin.1(0) {axis=1}", e.x, {e.arg_min});
   }
   // A NaN is larger than any number; equal ones keep their order.
+  add("TopK.1(0) {axis=1, k=1}", {2, kInf, -kInf, 3}, {kInf});
   add("TopK.1(0) {axis=1, k=3}", {2, kNan, -kInf, kInf}, {kNan, kInf, 2});
   add("TopK.1(0) {axis=1, k=3, largest=0}", {2, kNan, -kInf, kInf}, {-kInf, 2, kInf});
   if (type == "f16" || type == "bf16") return rows;  // these are computed in f32
@@ -305,6 +306,16 @@ TEST(SpecialValuesTest, ReductionsGiveWhatTheTableSays) {
 
 TEST(SpecialValuesTest, WindowsGiveWhatTheTableSays) {
   for (const Row& row : Windows()) Check(row);
+}
+
+TEST(SpecialValuesTest, WindowsLongerThanWhatIsUnrolledHaveSchedules) {
+  constexpr int64_t n = 300;
+  Values x(n, -kInf), ones(n, 1), last = {kInf};
+  x[n - 1] = 7;
+  Check({"MaxPool.1(0) {kernel=[1,300]}", {"f32[1,1,1,300]"}, {x}, {7}}, true);
+  Check({"AveragePool.1(0) {kernel=[1,300]}", {"f32[1,1,1,300]"}, {ones}, {1}}, true);
+  ones[n - 1] = kInf;
+  Check({"AveragePool.1(0) {kernel=[1,300]}", {"f32[1,1,1,300]"}, {ones}, last}, true);
 }
 
 TEST(SpecialValuesTest, ANaNAnywhereInALongRowIsTheExtreme) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace whet::tuner {
 namespace {
@@ -104,6 +103,8 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request,
     v1::RecordReply& r = *reply.add_records();
     r.set_found(best.record.has_value());
     r.set_default_ns(best.default_ns);
+    for (const auto& [device, ns] : best.calm_default_ns)
+      (*r.mutable_calm_default_ns())[device.Hex()] = ns;
     if (best.record) {
       r.set_trace(best.record->row.trace);
       r.set_ratio(best.record->ratio);
@@ -122,11 +123,11 @@ StatusOr<v1::GetPlansReply> FindPlans(const v1::GetPlansRequest& request, db::Lo
   if (request.regions_size() > kMaxQueries)
     return InvalidArgument("{} regions, the limit is {}", request.regions_size(), kMaxQueries);
   v1::GetPlansReply reply;
-  std::set<Fingerprint> named;
+  std::map<Fingerprint, std::string> texts;
   for (const std::string& region : request.regions()) {
     WHET_ASSIGN_OR_RETURN(const Fingerprint print, ParseFingerprint(region));
-    WHET_ASSIGN_OR_RETURN(const std::vector<db::PlanRow> rows, log.Plans(print));
-    for (const db::PlanRow& row : rows) {
+    WHET_ASSIGN_OR_RETURN(const db::Plans found, log.FindPlans(print));
+    for (const db::PlanRow& row : found.rows) {
       v1::Plan& plan = *reply.add_plans();
       plan.set_region(region);
       plan.set_alternative(row.alternative);
@@ -134,15 +135,14 @@ StatusOr<v1::GetPlansReply> FindPlans(const v1::GetPlansRequest& request, db::Lo
         v1::Plan::Part& part = *plan.add_parts();
         part.set_workload(p.workload.Hex());
         part.set_count(p.count);
-        named.insert(p.workload);
       }
     }
+    for (const auto& [workload, row] : found.workloads) texts.emplace(workload, row.text);
   }
-  for (const Fingerprint& f : named) {
-    WHET_ASSIGN_OR_RETURN(const db::WorkloadRow row, log.Workload(f));
+  for (const auto& [workload, text] : texts) {
     v1::GetPlansReply::Workload& w = *reply.add_workloads();
-    w.set_fingerprint(f.Hex());
-    w.set_text(row.text);
+    w.set_fingerprint(workload.Hex());
+    w.set_text(text);
   }
   return reply;
 }
