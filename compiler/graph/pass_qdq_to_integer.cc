@@ -136,9 +136,16 @@ class QdqPass {
   double Bound(const Dequantized& x, const Dequantized& w, int64_t terms) const {
     return static_cast<double>(terms) * Reach(x.x, x.zero) * Reach(w.x, w.zero);
   }
+  // What this pass knows of a sum, or what the operands say of one that the model has itself.
   double BoundOf(ValueId sum) const {
-    const auto it = bounds_.find(sum);
-    return it == bounds_.end() ? kSumLimit : it->second;
+    if (const auto it = bounds_.find(sum); it != bounds_.end()) return it->second;
+    const Node* n = r_.Producer(sum);
+    const bool conv = n != nullptr && n->op->name == "ConvInteger";
+    if (!conv && (n == nullptr || n->op->name != "MatMulInteger")) return kSumLimit;
+    const auto zero = [&](size_t i) { return i < n->inputs.size() ? n->inputs[i] : kNoValue; };
+    const Shape w = ShapeOf(n->inputs[1]);
+    const int64_t terms = conv ? CountOf(w) / w[0] : ShapeOf(n->inputs[0]).back();
+    return static_cast<double>(terms) * Reach(n->inputs[0], zero(2)) * Reach(n->inputs[1], zero(3));
   }
 
   Replacement EmitInteger(std::string_view op, const Dequantized& x, const Dequantized& w,

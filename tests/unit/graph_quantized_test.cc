@@ -173,6 +173,18 @@ TEST(QuantizedPassTest, ABiasThatWasNotQuantizedJoinsAFineSum) {
   ExpectSameResult(graph("[0.0078125]"), passes);
 }
 
+TEST(QuantizedPassTest, ABiasJoinsASumThatTheModelHasItself) {
+  const std::string text =
+      "graph \"g\"\n  input x: u8[2,3]\n  const w: i8[3,2] = [1,2,3,-4,5,6]\n"
+      "  const s: f32[] = [0.00006103515625]\n  const b: f32[2] = [0.3,-0.7]\n"
+      "  const q: f32[] = [0.03125]\n  const z: u8[] = [100]\n"
+      "  m: i32[2,2] = MatMulInteger(x, w)\n  d: f32[2,2] = DequantizeLinear(m, s)\n"
+      "  a: f32[2,2] = Add(b, d)\n  y: u8[2,2] = QuantizeLinear(a, q, z)\n  output \"y\" = y\n";
+  const std::vector<std::string> passes = {"qdq-to-integer", "remove-dead-nodes"};
+  EXPECT_THAT(After(text, passes), HasSubstr("i32[2] = [4915,-11469]"));
+  ExpectSameResult(text, passes);
+}
+
 TEST(QuantizedPassTest, DequantizationMovesBehindWhatMovesData) {
   const std::string text =
       "graph \"g\"\n  input x: u8[1,2,4,4]\n  const s: f32[] = [0.5]\n  const z: u8[] = [3]\n"
