@@ -6,7 +6,8 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 import packages_lint  # noqa: E402
 import source_lint  # noqa: E402
 
@@ -23,6 +24,13 @@ GOOD = {
     "README.md": "See `compiler/te/te.cc`, `compiler/te/*.h`, `compiler/{te,ops}/CMakeLists.txt`, and `whet tune`.\n",
 }
 
+# The table itself, and something in each folder that it names.
+LAYERS = "\n".join(source_lint.lines_of(HERE, "layers.txt")) + "\n"
+GOOD[source_lint.LAYERS] = LAYERS
+for named in source_lint.read_layers(os.path.join(HERE, "layers.txt"))[3]:
+    if f"{named}/".startswith(source_lint.OUR_FOLDERS):
+        GOOD[named + "/NOTES"] = "\n"
+
 # (check, files changed, part of the finding)
 CASES = [
     ("layers", {"compiler/te/te.h": '#include "compiler/loop/loop.h"\n'}, "compiler/te may not include"),
@@ -32,6 +40,9 @@ CASES = [
     ("layers", {"deploy/runtime/r.h": '#include "compiler/support/status.h"\n'}, "deploy/runtime may not include"),
     ("layers", {"tuner/search/s.h": '#include "tracker/core/lease.h"\n'}, "tuner may not include"),
     ("layers", {"compiler/newfolder/n.h": "\n"}, "no line of tests/lint/layers.txt covers"),
+    ("layers", {source_lint.LAYERS: LAYERS + "compiler/gone: compiler/support\n"}, "there is no folder compiler/gone"),
+    ("layers", {source_lint.LAYERS: LAYERS.replace("db: ", "db: compiler/gone")}, "there is no folder compiler/gone"),
+    ("layers", {source_lint.LAYERS: LAYERS + "only zlib.h: compiler/gone\n"}, "there is no folder compiler/gone"),
     ("paths", {"README.md": "See `compiler/te/gone.cc`.\n"}, "does not exist"),
     ("paths", {"README.md": "See `compiler/te/*.py`.\n"}, "nothing matches"),
     ("sources", {"compiler/te/orphan.cc": "\n"}, "never built"),

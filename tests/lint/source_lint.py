@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Checks that keep the tree honest. usage: source_lint.py CHECK ROOT, CHECK being one of
 
-layers     every #include follows layers.txt beside this file
+layers     every #include follows tests/lint/layers.txt, and every folder of ours that it names exists
 paths      every path that README.md, ARCHITECTURE.md and CONTRIBUTING.md name in backticks exists
 sources    every .cc file is in its folder's CMakeLists.txt, and every catalog record is in its catalog's list
 portable   no file names a home folder or a network address
@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 OUR_FOLDERS = ("compiler/", "tuner/", "worker/", "tracker/", "db/", "deploy/", "proto/")
 CPP = (".cc", ".h", ".c")
 
@@ -43,8 +42,13 @@ def lines_of(root, name):
 
 # ---- layers
 
+LAYERS = "tests/lint/layers.txt"
+
+
 def read_layers(path):
-    allowed, withdrawn, only = {}, {}, []
+    """What each folder may include, what is withdrawn from that, whose headers with a prefix are, and the line on which
+    a folder or prefix is named first."""
+    allowed, withdrawn, only, named = {}, {}, [], {}
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             line = line.split("#")[0].strip()
@@ -54,12 +58,14 @@ def read_layers(path):
                 raise SystemExit(f"layers.txt:{number}: expected 'FOLDER: FOLDERS...'")
             name, rest = (part.strip() for part in line.split(":", 1))
             words = rest.split()
+            for word in [name.removeprefix("only ").strip(), *(w for w in words if w != "no")]:
+                named.setdefault(word, number)
             if name.startswith("only "):
                 only.append((name[5:].strip(), words))
                 continue
             allowed[name] = [w for i, w in enumerate(words) if w != "no" and (i == 0 or words[i - 1] != "no")]
             withdrawn[name] = [w for i, w in enumerate(words) if i > 0 and words[i - 1] == "no"]
-    return allowed, withdrawn, only
+    return allowed, withdrawn, only, named
 
 
 def within(path, folder):
@@ -81,7 +87,11 @@ def reachable(allowed, folder):
 
 
 def check_layers(root):
-    allowed, withdrawn, only = read_layers(os.path.join(HERE, "layers.txt"))
+    allowed, withdrawn, only, named = read_layers(os.path.join(root, LAYERS))
+    for word, number in named.items():
+        # With a slash to tell them from names of headers, which "only" has too.
+        if f"{word}/".startswith(OUR_FOLDERS) and not os.path.isdir(os.path.join(root, word)):
+            yield f"{LAYERS}:{number}: there is no folder {word}"
     include = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
     for name in tree_files(root):
         if not name.startswith(OUR_FOLDERS) or not name.endswith(CPP):
