@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 """Figures of whole models: how long and in how much memory they compile, how large the artifact is, how fast it loads, what
-memory activations take, how many kernels run and how many of them only copy a tensor to another layout.
+memory activations take, how many kernels run, of how many convolutions, products, pools and resizes (the base, which they are
+to exceed by a tenth at most), and how many of them only copy a tensor to another layout.
 
 usage: tests/bench/model_bench.py [--build FOLDER] [--models FOLDER] [--verify] [--json FILE] [--markdown] [NAME...]
        tests/bench/model_bench.py --layouts [--rounds N] [--build FOLDER] [--models FOLDER] [--json FILE] [NAME...]
 
 NAME: networks of generate_model and trained ones that tests/models/fetch has unpacked; all of them unless given. Needs
 the targets whet, whet-builder, generate_model and load_bench. With --verify, `whet verify` runs too, which takes long
-for large ones. --markdown prints the table as README has it. Times are of one process on an otherwise idle machine; run it twice and take the second.
+for large ones. --markdown prints the table as README has it. Times are of one process on an otherwise idle machine; run it
+twice and take the second. Ends with 1 where a network does not compile, does not verify or, being named, is not there, and
+says which.
 
 With --layouts the network with the layouts that the compiler selects is timed against the same network with one layout for
 all images, block by block in turn in processes that stay: what is printed is the median over the rounds of the ratio of two
@@ -16,6 +19,7 @@ times of one round, which a machine that changes its clock cannot move.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -45,23 +49,29 @@ TRAINED = {
 
 
 def run(command):
-    """(seconds, standard output), or (None, why it failed)."""
+    """(seconds, standard output), or (None, why it failed): the first line of errors, or the last one of the output."""
     start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = process.communicate()
     if process.returncode != 0:
-        return None, (err.strip().splitlines() or ["it failed"])[0]
+        return None, (err.strip().splitlines()[:1] or out.strip().splitlines()[-1:] or ["it failed"])[0]
     return time.monotonic() - start, out
 
 
+# A node in the text of a graph, 'name: f32[1,8], "a name": i64[] = Conv(...', whose kernel cannot be another one's.
+BASE = re.compile(r"""^  (?:(?:"(?:[^"\\\n]|\\.)*"|[^\s"]+): \w+\[[\d,]*\](?:, )?)+ = \w*(?:Conv|MatMul|Gemm|Pool|Resize)\w*\(""",
+                  re.MULTILINE)
+
+
 def shape_of(build, model, flags):
-    """Weights in bytes, kernels of one run, and how many of those only copy to another layout."""
-    seconds, out = run([f"{build}/bin/whet", "inspect", model, *flags, "--json", "-"])
+    """Weights in bytes, kernels of one run, the base of these, and how many only copy to another layout; or the error."""
+    seconds, out = run([f"{build}/bin/whet", "inspect", model, *flags, "--graph", "--json", "-"])
     if seconds is None:
-        return {}
+        return {"error": out}
     info = json.loads(out)
     copies = sum(t["count"] for t in info["tasks"] if t["summary"].split(" ")[0] in ("Identity", "Transpose"))
-    return {"weights_bytes": info["parameter_bytes"], "kernels": info["kernels"], "copies": copies}
+    return {"weights_bytes": info["parameter_bytes"], "kernels": info["kernels"],
+            "base": len(BASE.findall(info["graph"]["before"])), "copies": copies}
 
 
 def measure(name, model, flags, args, scratch):
@@ -73,6 +83,8 @@ def measure(name, model, flags, args, scratch):
     row = {"name": name, "compile_s": seconds, "peak_bytes": report["peak_bytes"],
            "artifact_bytes": report["artifact_bytes"], "arena_bytes": report["arena_bytes"],
            **shape_of(args.build, model, flags)}
+    if "error" in row:
+        return row
     seconds, out = run([f"{args.build}/bin/load_bench", artifact])
     if seconds is None:
         return {"name": name, "error": out}
@@ -114,7 +126,10 @@ def compare_layouts(name, model, flags, args, scratch):
         seconds, out = run([f"{args.build}/bin/whet", "compile", model, *chosen, "-o", artifact, "--untuned"])
         if seconds is None:
             return {"name": name, "error": out}
-        copies[layouts] = shape_of(args.build, model, chosen)["copies"]
+        shape = shape_of(args.build, model, chosen)
+        if "error" in shape:
+            return {"name": name, "error": shape["error"]}
+        copies[layouts] = shape["copies"]
         timers[layouts] = Timer(args.build, artifact)
     one = max(t.milliseconds(3) for t in timers.values())
     runs = max(1, round(100 / one))
@@ -156,7 +171,7 @@ def text(row, verify):
     mb = 1e6
     s = (f"{row['name']:18} {row['compile_s']:9.2f} {row['peak_bytes'] / mb:9.0f} {row['weights_bytes'] / mb:10.1f} "
          f"{row['artifact_bytes'] / mb:9.1f} {row['load_ms']:8.1f} {row['read_ms']:8.1f} {row['arena_bytes'] / mb:9.2f} "
-         f"{row['kernels']:8} {row['copies']:7}")
+         f"{row['kernels']:8} {row['base']:6} {row['copies']:7}")
     if verify:
         s += f" {row['verify_s']:9.1f}" if row["verify_s"] is not None else " " + row["verify"][:80]
     return s
@@ -182,14 +197,16 @@ def main():
         print(f"{'model':18} {'selected ms':>11} {'to row-major':>13} {'to channels-last':>17}   copies in each")
     else:
         print(f"{'model':18} {'compile s':>9} {'peak MB':>9} {'weights MB':>10} {'file MB':>9} {'load ms':>8} {'read ms':>8} "
-              f"{'arena MB':>9} {'kernels':>8} {'copies':>7}" + (f" {'verify s':>9}" if args.verify else ""))
-    rows = []
+              f"{'arena MB':>9} {'kernels':>8} {'base':>6} {'copies':>7}" + (f" {'verify s':>9}" if args.verify else ""))
+    rows, failures = [], []
     with tempfile.TemporaryDirectory() as scratch:
         for name in args.names or GENERATED + list(TRAINED):
             if name in TRAINED:
                 model, flags = os.path.join(args.models, TRAINED[name][0]), TRAINED[name][1]
                 if not os.path.exists(model):
                     print(f"{name:18} not fetched")
+                    if args.names:
+                        failures.append(f"{name}: not fetched; tests/models/fetch does so")
                     continue
             else:
                 model, flags = os.path.join(scratch, name + ".onnx"), []
@@ -200,6 +217,7 @@ def main():
             else:
                 rows.append(measure(name, model, flags, args, scratch))
                 print(text(rows[-1], args.verify), flush=True)
+            failures += [f"{name}: {rows[-1][key]}" for key in ("error", "verify") if key in rows[-1]]
             if name not in TRAINED:
                 os.unlink(model)
     if args.markdown:
@@ -211,6 +229,9 @@ def main():
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
+    for failure in failures:
+        print(f"model_bench: {failure}", file=sys.stderr)
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":
