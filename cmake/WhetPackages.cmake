@@ -13,6 +13,7 @@ find_package(JPEG REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_program(WHET_FLATC flatc REQUIRED)  # the headers of flatbuffers need no library
 find_package(GTest CONFIG REQUIRED)
+include(GoogleTest)
 find_package(xgboost CONFIG REQUIRED)
 find_package(LLVM 19.1 REQUIRED CONFIG PATHS /usr/lib/llvm-19/lib/cmake NO_DEFAULT_PATH)
 find_package(LLD REQUIRED CONFIG PATHS /usr/lib/llvm-19/lib/cmake NO_DEFAULT_PATH)

