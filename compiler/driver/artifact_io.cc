@@ -79,7 +79,7 @@ StatusOr<std::string> Encode(const std::vector<float>& values, const whet_tensor
   return bytes;
 }
 
-Status FillFromNpy(const std::string& path, const whet_tensor& t, void* out) {
+StatusOr<NpyArray> ReadFor(const std::string& path, const whet_tensor& t) {
   NpyArray a;
   if (const std::string wrong = ReadNpy(path, &a); !wrong.empty())
     return InvalidArgument("{}", wrong);
@@ -87,6 +87,11 @@ Status FillFromNpy(const std::string& path, const whet_tensor& t, void* out) {
     return InvalidArgument("'{}' has shape {}; input '{}' needs {}", path, ShapeText(a.shape),
                            t.name, ShapeText(Shape(t)));
   }
+  return a;
+}
+
+Status FillFromNpy(const std::string& path, const whet_tensor& t, void* out) {
+  WHET_ASSIGN_OR_RETURN(const NpyArray a, ReadFor(path, t));
   if (t.dtype == WHET_BF16 && a.dtype == WHET_F32) {
     const auto* f = reinterpret_cast<const float*>(a.bytes.data());
     for (uint64_t i = 0; i < t.bytes / 2; ++i) static_cast<uint16_t*>(out)[i] = F32ToBF16(f[i]);
@@ -380,6 +385,16 @@ Status CheckMemory(const Model& model) {
       model.desc().name, BytesText(bytes), BytesText(here));
 }
 
+// Whether the files could be this set's inputs, found without memory for the inputs.
+Status CheckShapes(const Model& model, const std::vector<std::string>& specs) {
+  for (const std::string& spec : specs) {
+    WHET_ASSIGN_OR_RETURN(const auto resolved, ResolveInput(model, spec));
+    const auto& [index, path] = resolved;
+    if (!LooksLikeImage(path)) WHET_RETURN_IF_ERROR(ReadFor(path, model.inputs()[index]).status());
+  }
+  return OkStatus();
+}
+
 StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact,
                                     const std::vector<std::string>& specs,
                                     const std::string& preprocess, MissingInputs missing,
@@ -388,10 +403,16 @@ StatusOr<FilledModel> ChooseAndFill(const std::shared_ptr<const Model>& artifact
   sets.insert(sets.end(), artifact->variants().begin(), artifact->variants().end());
   Status first = OkStatus();
   for (const auto& set : sets) {
-    WHET_RETURN_IF_ERROR(CheckMemory(*set));
-    FilledModel filled{set, Buffers(*set)};
-    const Status s = FillInputs(*set, specs, preprocess, missing, &filled.buffers, seed);
-    if (s.ok()) return filled;
+    Status s = CheckMemory(*set);
+    if (s.ok()) {
+      FilledModel filled{set, Buffers(*set)};
+      s = FillInputs(*set, specs, preprocess, missing, &filled.buffers, seed);
+      if (s.ok()) return filled;
+    } else if (const Status meant = CheckShapes(*set, specs); sets.size() == 1 || meant.ok()) {
+      return s;
+    } else {
+      s = meant;
+    }
     if (first.ok()) first = s;
   }
   if (sets.size() == 1) return first;

@@ -288,6 +288,16 @@ class CliTest(CliCase):
             self.assertEqual(list(struct.unpack('<%df' % len(values), read(self.path('y.npy'))[-4 * len(values):])), [max(0, v) for v in values])
         npy(self.path('x.npy'), [2, 8], [0.0] * 16)
         self.expect(2, ['2x8', 'sets of inputs', '1x8', '3x8'], 'run', 'sym.so', '--input', 'x.npy')
+        # A set that is too large for this machine stands in no other's way, wherever it is.
+        for sets in [['x=34000000000,8', 'x=2,8'], ['x=2,8', 'x=34000000000,8']]:
+            r = self.run_whet('compile', sym, '--shape', sets[0], '--shape', sets[1], '-o', 'huge.so')
+            self.assertEqual(r.returncode, 0, r.stderr)
+            r = self.run_whet('run', 'huge.so', '--input', 'x.npy')
+            self.assertEqual(r.returncode, 0, r.stderr)
+            npy(self.path('other.npy'), [4, 8], [0.0] * 32)
+            self.expect(2, ['other.npy', 'has shape 4x8', 'sets of inputs'], 'run', 'huge.so', '--input', 'other.npy')
+            if sets[0] != 'x=2,8':  # without a file the first is meant
+                self.expect(2, ['inputs and outputs take 2.0 TiB'], 'bench', 'huge.so')
         r = self.run_whet('verify', 'sym.so', sym, '--json', '-')
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertEqual([o['name'] for o in json.loads(r.stdout)['outputs']], ['set 1: y', 'set 2: y'])
