@@ -28,7 +28,7 @@ inline constexpr int kMaxDepth = 16;          // the schema needs 5
 inline constexpr int kMaxOperators = 1'000'000;
 inline constexpr int kMaxTensors = 4'000'000;
 inline constexpr int kMaxSubgraphDepth = 8;
-inline constexpr int kMaxName = 4096;
+inline constexpr int kMaxName = 65536;
 inline constexpr int kMaxOperands = 4096;  // inputs and outputs of one operator
 inline constexpr int64_t kMaxAllOperands = 16'000'000;
 // What import may create in constants beyond the file, so that a small file cannot ask for all
