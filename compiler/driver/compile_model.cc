@@ -22,6 +22,8 @@
 namespace whet::driver {
 namespace {
 
+constexpr const char* kUntuned = "--untuned";  // why no record was looked up
+
 PlanInfo Describe(const Plan& plan) {
   PlanInfo info;
   info.layouts = plan.layouts;
@@ -138,6 +140,10 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   log.reset();
   CompileReport report;
   report.plan = Describe(m.plan);
+  if (!options.use_records) {  // whether there is a log does not matter
+    for (TaskRecord& r : records) r.reason = kUntuned;
+    if (!report.plan.reason.empty()) report.plan.reason = kUntuned;
+  }
   report.tasks = DescribeTasks(m.partition.tasks, records);
   for (const TaskInfo& t : report.tasks) (t.source == "tuned" ? report.tuned : report.untuned) += 1;
 

@@ -139,6 +139,7 @@ StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& o) {
     found.tasks.push_back(t);
     known.insert(FingerprintOf(t.workload));
   }
+  if (all.tasks.empty()) return InvalidArgument("the model has no tasks: there is nothing to tune");
   if (found.tasks.empty())
     return InvalidArgument(
         "--tasks '{}' fits none of the model's {} tasks; whet inspect lists them", o.task_pattern,

@@ -215,6 +215,9 @@ class CliTest(CliCase):
         j = json.loads(r.stdout)
         self.assertEqual((j['tasks'], j['tuned']), (1, 0))
         self.assertEqual(j['untuned'], [{'name': 'relu1', 'reason': 'no tuning log given'}])
+        for log in [[], ['--db', self.made_log()]]:
+            j = json.loads(self.run_whet('compile', relu, '--untuned', *log, '-o', 'untuned.so', '--json', '-').stdout)
+            self.assertEqual((j['untuned'], j['plan']['reason']), ([{'name': 'relu1', 'reason': '--untuned'}], '--untuned'))
         self.assertTrue(j['seconds'] > 0 and 0 < j['peak_bytes'] < 500 << 20, j)
         npy(self.path('x.npy'), [1, 8], [-1.0, 2.0, -3.0, 4.0, -5.0, 6.0, -7.0, 8.0])
         r = self.run_whet('run', 'relu.so', '--input', 'x.npy', '--output-dir', 'out')
@@ -420,6 +423,7 @@ class CliTest(CliCase):
         self.expect(2, ["--time 'soon'"], 'tune', relu, '--time', 'soon')
         self.expect(2, ["--tasks '('"], 'tune', relu, '--tasks', '(')
         self.expect(2, ["--tasks 'nothing-like-it'"], 'tune', relu, '--tasks', 'nothing-like-it')
+        self.expect(2, ['the model has no tasks'], 'tune', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=0,8')
 
     def test_a_local_server_that_does_not_start_is_shown_with_its_last_words(self):
         """A copy of the command beside programs that fail."""
