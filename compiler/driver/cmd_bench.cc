@@ -24,12 +24,13 @@ using Json = nlohmann::ordered_json;
 class BenchVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)");
+    flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)").Reads();
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
     flags
         .Add("--input", &inputs_,
              "an input, as for `whet run`; inputs not given are random numbers in [-1, 1)")
-        .Value("NAME=FILE");
+        .Value("NAME=FILE")
+        .Reads();
     flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see whet run --help")
         .Value("SPEC");
     flags

@@ -19,8 +19,8 @@ using Json = nlohmann::ordered_json;
 class CompileVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model");
-    flags.Add("-o,--out", &output_, "the shared library to write").Value("FILE");
+    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model").Reads();
+    flags.Add("-o,--out", &output_, "the shared library to write").Value("FILE").Writes();
     model_.Declare(flags);
     flags
         .Add("--name", &name_,
@@ -52,7 +52,6 @@ class CompileVerb : public Verb {
                              model_.options.extra_outputs.empty()
                                  ? ""
                                  : "; --output names values of the model, not the file");
-    WHET_RETURN_IF_ERROR(CheckNotRead(output_, {model_.options.model, model_.options.db}));
     WHET_RETURN_IF_ERROR(CheckReplaceable(output_));
     CompileOptions options;
     static_cast<ModelOptions&>(options) = model_.options;

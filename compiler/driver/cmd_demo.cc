@@ -13,6 +13,7 @@
 #include "compiler/driver/device_lock.h"
 #include "compiler/driver/face.h"
 #include "compiler/driver/interrupt.h"
+#include "compiler/driver/output_file.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/timing.h"
 #include "compiler/driver/tune_job.h"
@@ -58,8 +59,8 @@ StatusOr<Face> DecodeFace(const Model& model, const Buffers& buffers) {
 class DemoVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("MODEL", &model_, "BlazeFace for 128x128 pictures (ONNX)");
-    flags.Positional("PICTURE", &picture_, "the demo's photograph (PNG or JPEG)");
+    flags.Positional("MODEL", &model_, "BlazeFace for 128x128 pictures (ONNX)").Reads();
+    flags.Positional("PICTURE", &picture_, "the demo's photograph (PNG or JPEG)").Reads();
     flags.Add("--out", &out_, "folder for the log, the artifacts and the picture with the face")
         .Value("DIR");
     flags
@@ -93,6 +94,8 @@ class DemoVerb : public Verb {
     seconds_ = ParseSeconds(time_);
     if (!(seconds_ > 0))
       return InvalidArgument("--time '{}' is not a duration; write 90, 90s or 3m", time_);
+    for (const char* file : {"tuning.db", "face-untuned.so", "face-tuned.so", "face.png"})
+      WHET_RETURN_IF_ERROR(CheckDistinct("--json", json_, "a file of --out", Path(file)));
     WHET_ASSIGN_OR_RETURN(Image picture, ReadImage(picture_));
     Window window;
     if (any_picture_) {

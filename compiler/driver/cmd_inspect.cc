@@ -46,8 +46,10 @@ void PrintValues(const char* what, const Json& values) {
 class InspectVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("FILE", &model_flags_.options.model,
-                     "an ONNX or TFLite model, a compiled model (.so) or a tuning log");
+    flags
+        .Positional("FILE", &model_flags_.options.model,
+                    "an ONNX or TFLite model, a compiled model (.so) or a tuning log")
+        .Reads();
     model_flags_.Declare(flags);
     flags.Add("--graph", &model_flags_.options.graph_text,
               "for a model: the graph's text as imported and after all passes");

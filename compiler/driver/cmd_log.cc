@@ -29,7 +29,7 @@ class LogVerb : public Verb {
         "FILE", &file_,
         "for export: the file to write, '-' for standard output; for import: the file to read",
         Flags::Need::kOptional);
-    flags.Add("--db", &db_, "the tuning log").Value("FILE");
+    flags.Add("--db", &db_, "the tuning log").Value("FILE").Reads();
     flags.Json(&json_);
     flags.Notes(
         "best     per task the default's and the best record's time, or why no record beats the "
@@ -56,6 +56,7 @@ class LogVerb : public Verb {
   Status Go(bool* sound) {
     if (!file_.empty() && action_ != "import" && action_ != "export")
       return InvalidArgument("{} takes no FILE; write --db {} for another log", action_, file_);
+    WHET_RETURN_IF_ERROR(CheckDistinct("--json", json_, "FILE", file_));
     if (action_ == "import") return Import();
     if (action_ == "salvage") return Salvage();
     WHET_ASSIGN_OR_RETURN(const auto log, OpenLog(db_));

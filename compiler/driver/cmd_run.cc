@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/artifact_io.h"
@@ -15,12 +16,13 @@ namespace {
 class RunVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)");
+    flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)").Reads();
     flags
         .Add("--input", &inputs_,
              "an input: NAME=FILE, or FILE when the model has only one; .npy, or PNG or JPEG with "
              "--preprocess")
-        .Value("NAME=FILE");
+        .Value("NAME=FILE")
+        .Reads();
     flags
         .Add("--output-dir", &output_dir_,
              "folder for the outputs, one .npy each, named after the output")
@@ -50,13 +52,14 @@ class RunVerb : public Verb {
     WHET_ASSIGN_OR_RETURN(const FilledModel filled,
                           ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kError));
     const auto& [model, buffers] = filled;
-    std::vector<std::string> read = inputs_;  // FILE, or what follows NAME=, which may hold a '='
-    for (const std::string& spec : inputs_) {
-      for (size_t at = 0; (at = spec.find('=', at)) != std::string::npos;)
-        read.push_back(spec.substr(++at));
-    }
-    for (const std::string& path : OutputPaths(*model, output_dir_))
+    std::vector<std::string> read = FilesOf(inputs_);
+    read.push_back(artifact_);
+    for (const std::string& path : OutputPaths(*model, output_dir_)) {
       WHET_RETURN_IF_ERROR(Annotate(CheckNotRead(path, read), "--output-dir"));
+      WHET_RETURN_IF_ERROR(CheckDistinct("--json", json_, "an output of --output-dir", path));
+      std::error_code ignored;  // what is not there yet may lack its folder, too
+      if (std::filesystem::exists(path, ignored)) WHET_RETURN_IF_ERROR(CheckReplaceable(path));
+    }
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
     instance->Run(buffers.inputs(), buffers.outputs());
     WHET_ASSIGN_OR_RETURN(const auto paths, WriteOutputs(*model, buffers, output_dir_));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/model_flags.h"
+#include "compiler/driver/output_file.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/tune_job.h"
 #include "compiler/driver/verbs.h"
@@ -17,7 +18,7 @@ constexpr int64_t kQuickTrials = 32, kFullTrials = 256;  // per task
 class TuneVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model");
+    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model").Reads();
     model_.Declare(flags);
     flags
         .Add("--trials", &options_.trials,
@@ -71,6 +72,7 @@ class TuneVerb : public Verb {
     WHET_RETURN_IF_ERROR(model_.Resolve());
     options_.model = model_.options;
     if (options_.model.server.empty() && options_.model.db.empty()) options_.model.db = "tuning.db";
+    WHET_RETURN_IF_ERROR(Annotate(CheckNotRead(json_, {options_.model.db}), "--json"));
     if (options_.model.server.empty() && !options_.key.empty()) {
       return InvalidArgument(
           "--key '{}' without --server: keys belong to a server's tracker; leave it out to measure "

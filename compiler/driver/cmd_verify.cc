@@ -16,13 +16,14 @@ using Json = nlohmann::ordered_json;
 class VerifyVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("ARTIFACT", &options_.artifact, "a compiled model (.so)");
-    flags.Positional("MODEL", &model_.options.model, "the model it was compiled from");
+    flags.Positional("ARTIFACT", &options_.artifact, "a compiled model (.so)").Reads();
+    flags.Positional("MODEL", &model_.options.model, "the model it was compiled from").Reads();
     model_.Declare(flags, ModelFlags::Needs::kShapes);
     flags
         .Add("--input", &options_.inputs,
              "an input, as for `whet run`; inputs not given are random numbers")
-        .Value("NAME=FILE");
+        .Value("NAME=FILE")
+        .Reads();
     flags
         .Add("--preprocess", &options_.preprocess,
              "how a picture becomes an input, see whet run --help")

@@ -33,6 +33,8 @@ struct ModelOptions {
   // The graph's text goes to stderr after each run of this graph pass; empty: none.
   std::string dump_after;
   bool graph_text = false;  // InspectModel gives the graph's text
+  // Files that the caller is going to write: a model whose weights lie in one of them is refused.
+  std::vector<std::string> writes;
   // How the network is cut, instead of what the log's plan table says: a name of driver/plan.h, and
   // the fused workloads that are taken apart.
   std::string layouts;
@@ -47,7 +49,7 @@ struct TaskInfo {
   std::string fingerprint;  // 32 hex digits
   int64_t flops = 0;        // of one run of the task
   int64_t count = 1;        // how often the model runs it
-  std::string source;       // "tuned", "default", or "fixed" (nothing to choose: copies, reshapes)
+  std::string source;       // "tuned" or "default"
   std::string reason;       // why it is not tuned: "no record", "record is for 2 threads", ...
   double default_ns = 0, best_ns = 0,
          ratio = 0;  // of the record, when there is one; ratio = best / default
@@ -71,7 +73,7 @@ struct PlanInfo {
 struct CompileReport {
   PlanInfo plan;  // of the first set of shapes
   std::vector<TaskInfo> tasks;
-  int64_t tuned = 0, untuned = 0;  // distinct tasks; "fixed" ones count as neither
+  int64_t tuned = 0, untuned = 0;  // distinct tasks
   double seconds = 0;
   int64_t peak_bytes = 0;      // of the compiling processes' memory
   int64_t artifact_bytes = 0;  // size of the file

@@ -9,9 +9,13 @@
 //   }
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "compiler/support/status.h"
 
 namespace CLI {
 class App;
@@ -31,18 +35,26 @@ enum ExitCode {
 
 class Flags {
  public:
-  explicit Flags(CLI::App* app) : app_(app) {}  // borrowed
+  explicit Flags(CLI::App* app);  // borrowed
+  Flags(const Flags&) = delete;
 
   class Handle {
    public:
-    explicit Handle(CLI::Option* option) : option_(option) {}
+    Handle(Flags* flags, CLI::Option* option, const std::string* text = nullptr,
+           const std::vector<std::string>* texts = nullptr)
+        : flags_(flags), option_(option), text_(text), texts_(texts) {}
     Handle& Range(int64_t least, int64_t most);      // of an int64_t
     Handle& OneOf(std::vector<std::string> values);  // of a string
     Handle& Value(std::string placeholder);          // in --help: "--db FILE"
+    Handle& Reads();   // of a path, or of NAME=FILE texts: the verb reads the file
+    Handle& Writes();  // of a path: the verb writes the file
 
    private:
     friend class Flags;
+    Flags* flags_;
     CLI::Option* option_;
+    const std::string* text_;
+    const std::vector<std::string>* texts_;
   };
 
   // The variable holds the default. `names` as CLI11 takes them: "-o,--output". Vectors: the flag
@@ -59,6 +71,15 @@ class Flags {
   // `--json FILE|-`, the same for every verb.
   void Json(std::string* value);
 
+  // Before the verb runs: what it writes is neither what it reads, this configuration file
+  // included, nor written by it in another way.
+  Status CheckFiles(const std::string& config) const;
+  // The files of Writes() that were given.
+  std::vector<std::string> Written() const;
+  // Whether the flag is on the command line; the environment and a configuration file are shared by
+  // commands that have no use for it.
+  bool OnCommandLine(const std::string& name) const { return on_command_line_.contains(name); }
+
   void Notes(const std::string& text);    // under the flags in --help
   void Example(const std::string& line);  // under the notes
 
@@ -66,6 +87,10 @@ class Flags {
   void ShowFooter();
 
   CLI::App* app_;
+  std::set<std::string> on_command_line_;
+  std::vector<const std::string*> read_;
+  std::vector<const std::vector<std::string>*> read_specs_;
+  std::vector<std::pair<std::string, const std::string*>> written_;  // with the flag's name
   std::string notes_;
   std::vector<std::string> examples_;
 };

@@ -47,6 +47,8 @@ int Main(int argc, char** argv) {
   if (const auto done = ParseProgram(app, static_cast<int>(args.size()), args.data())) return *done;
   for (size_t i = 0; i < verbs.size(); ++i) {
     if (!app.get_subcommand(Verbs()[i].name)->parsed()) continue;
+    if (const Status s = flags[i]->CheckFiles(ConfigFile(app)); !s.ok())
+      return Explain(Verbs()[i].name, s);
     try {
       return verbs[i]->Run();
     } catch (const std::bad_alloc&) {

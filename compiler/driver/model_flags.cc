@@ -43,6 +43,7 @@ Status CheckTarget(const std::string& text) {
 }  // namespace
 
 void ModelFlags::Declare(Flags& flags, Needs needs) {
+  flags_ = &flags;
   flags
       .Add("--shape", &shapes_,
            needs == Needs::kShapes
@@ -72,7 +73,7 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
       .Add("--threads", &threads_,
            "the number of threads that records are looked up and measured for")
       .Range(1, 1024);
-  flags.Add("--db", &options.db, "tuning log").Value("FILE");
+  flags.Add("--db", &options.db, "tuning log").Value("FILE").Reads();
   flags.Add("--server", &options.server, "tuner server that holds the log").Value("HOST:PORT");
   flags
       .Add("--dump-after", &options.dump_after,
@@ -97,6 +98,7 @@ Status ModelFlags::Resolve() {
   options.bind.clear();
   for (const std::string& b : bind_) WHET_RETURN_IF_ERROR(ParseBind(b, &options.bind));
   options.threads = static_cast<int>(threads_);
+  options.writes = flags_->Written();
   return CheckTarget(options.target);
 }
 
@@ -116,11 +118,11 @@ std::string PlanText(const PlanInfo& p) {
 }
 
 std::string ModelFlags::GivenForModels() const {
-  if (!shapes_.empty()) return "--shape";
-  if (!bind_.empty()) return "--bind";
-  if (!options.extra_outputs.empty()) return "--output";
-  if (!options.dump_after.empty()) return "--dump-after";
-  return options.graph_text ? "--graph" : "";
+  for (const char* flag : {"--shape", "--bind", "--output", "--target", "--threads", "--db",
+                           "--server", "--dump-after", "--layouts", "--graph"}) {
+    if (flags_->OnCommandLine(flag)) return flag;
+  }
+  return "";
 }
 
 nlohmann::ordered_json TaskJson(const TaskInfo& t) {

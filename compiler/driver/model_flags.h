@@ -18,12 +18,14 @@ class ModelFlags {
   void DeclareLayouts(Flags& flags);  // --layouts
   // Turns the texts into `options`; InvalidArgument shows how a flag is written.
   Status Resolve();
-  // The first flag given that says something about a model, and about no other file; or "".
+  // The first flag on the command line that says something about a model, and about no other file;
+  // or "".
   std::string GivenForModels() const;
 
   ModelOptions options;  // `model` is bound by the verb
 
  private:
+  const Flags* flags_ = nullptr;  // borrowed
   std::vector<std::string> shapes_, bind_;
   int64_t threads_ = 1;
 };

@@ -6,13 +6,35 @@ namespace whet::driver {
 
 namespace fs = std::filesystem;
 
+bool SameFile(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty() || a == "-" || b == "-") return false;
+  std::error_code failed;
+  if (fs::equivalent(a, b, failed)) return true;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(a, failed), failed);
+  return !failed && whole == fs::weakly_canonical(fs::absolute(b, failed), failed) && !failed;
+}
+
 Status CheckNotRead(const std::string& path, const std::vector<std::string>& read) {
   for (const std::string& r : read) {
-    std::error_code ignored;
-    if (!r.empty() && fs::equivalent(path, r, ignored))
+    if (SameFile(path, r))
       return InvalidArgument("'{}' is read by this command, and would be overwritten", path);
   }
   return OkStatus();
+}
+
+Status CheckDistinct(const std::string& flag, const std::string& path,
+                     const std::string& other_flag, const std::string& other_path) {
+  if (!SameFile(path, other_path)) return OkStatus();
+  return InvalidArgument("{} and {} are one file, '{}'", flag, other_flag, path);
+}
+
+std::vector<std::string> FilesOf(const std::vector<std::string>& specs) {
+  std::vector<std::string> files = specs;
+  for (const std::string& spec : specs) {
+    for (size_t at = 0; (at = spec.find('=', at)) != std::string::npos;)
+      files.push_back(spec.substr(++at));
+  }
+  return files;
 }
 
 Status CheckReplaceable(const std::string& path) {

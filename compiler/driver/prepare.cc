@@ -30,6 +30,7 @@ StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
   import.shapes = options.shapes;
   import.bind = options.bind;
   import.outputs = options.extra_outputs;
+  import.writes = options.writes;
   return frontend::ImportFile(options.model, import);
 }
 

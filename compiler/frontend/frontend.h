@@ -24,6 +24,8 @@ struct ImportOptions {
   std::map<std::string, std::string> bind;
   std::vector<std::string> outputs;  // --output NAME: values to give out besides the model's own
   int64_t max_nodes = 1'000'000;     // once loops are unrolled and functions inlined
+  // Files that the caller is going to write: the model's weights may be in none of them.
+  std::vector<std::string> writes;
 };
 
 // How sure a frontend is that a file is one of its own; the surest one reads it. A format without a

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -122,7 +123,20 @@ StatusOr<std::string> ExternalData::Read(const onnx_schema::TensorProto& t, int6
   struct stat info{};
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return InvalidArgument("external data '{}' is not a regular file", place.location);
-  if (files_.emplace(info.st_dev, info.st_ino).second) file_bytes_ += info.st_size;
+  if (files_.emplace(info.st_dev, info.st_ino).second) {
+    // Files with holes may be of any size: a sum that cannot overflow, and allows all there is.
+    file_bytes_ = std::min(kMaxExternalBytes,
+                           file_bytes_ + std::min<int64_t>(kMaxExternalBytes, info.st_size));
+    for (const std::string& path : writes_) {
+      struct stat written{};
+      if (stat(path.c_str(), &written) == 0 && written.st_dev == info.st_dev &&
+          written.st_ino == info.st_ino)
+        return InvalidArgument(
+            "external data '{}' is read by this command, and would be "
+            "overwritten: '{}' is the same file",
+            place.location, path);
+    }
+  }
   // Written without a sum, which could overflow.
   if (place.offset > info.st_size || wanted > info.st_size - place.offset)
     return InvalidArgument("external data '{}' has {} bytes, not the {} from {} on that are wanted",

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/onnx/onnx_schema.pb.h"
 #include "compiler/support/status.h"
@@ -21,13 +22,16 @@ class ExternalData {
  public:
   // Without a folder (a model in memory) every read is refused.
   ExternalData() = default;
-  explicit ExternalData(std::string folder) : folder_(std::move(folder)) {}
+  // None of the files `writes` is read: the caller is going to write them.
+  explicit ExternalData(std::string folder, std::vector<std::string> writes = {})
+      : folder_(std::move(folder)), writes_(std::move(writes)) {}
 
   // The bytes of a tensor that takes `wanted` of them.
   StatusOr<std::string> Read(const onnx_schema::TensorProto& t, int64_t wanted);
 
  private:
   std::string folder_;
+  std::vector<std::string> writes_;
   std::set<std::pair<uint64_t, uint64_t>> files_;  // device and inode
   int64_t bytes_read_ = 0, file_bytes_ = 0;
 };

@@ -40,7 +40,9 @@ StatusOr<Graph> ImportPath(const std::string& path, const ImportOptions& options
   WHET_RETURN_IF_ERROR(Parse(bytes, &model));
   bytes = {};  // the message has its own copy of the weights, which the graph takes over
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return Importer(model, options, ExternalData(folder.empty() ? "." : folder.string())).Run();
+  return Importer(model, options,
+                  ExternalData(folder.empty() ? "." : folder.string(), options.writes))
+      .Run();
 }
 
 }  // namespace

@@ -265,6 +265,13 @@ int Usage(const std::string& program, const std::string& message) {
 
 }  // namespace
 
+std::string ConfigFile(const CLI::App& app) {
+  const CLI::Option* option = app.get_option_no_throw("--config");
+  if (option && option->count() > 0 && !option->results()[0].empty()) return option->results()[0];
+  const char* env = std::getenv("WHET_CONFIG");
+  return env ? env : "";
+}
+
 std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv) {
   std::string config;
   bool dump = false, version = false;
@@ -291,9 +298,7 @@ std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv
   }
   if (version) return std::printf("whet %s\n", kVersion), 0;
   toml::table file;
-  if (config.empty()) {
-    if (const char* env = std::getenv("WHET_CONFIG")) config = env;
-  }
+  config = ConfigFile(app);
   if (!config.empty()) {
     const StatusOr<std::string> text = ReadFile(config, kMaxConfigBytes);
     if (!text.ok()) return Usage(program, Message(text.status()));

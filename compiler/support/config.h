@@ -21,4 +21,7 @@ inline constexpr const char* kVersion = "0.1.0";
 // after bad usage (said on standard error). Nothing: the options hold their values; go on.
 std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv);
 
+// The path of the TOML file that options of a parsed program came from; empty: there was none.
+std::string ConfigFile(const CLI::App& app);
+
 }  // namespace whet

@@ -99,6 +99,19 @@ class CliTest(CliCase):
             self.path('sum.npy', before)
             self.expect(2, ['--output-dir', 'sum.npy', 'is read by this command'], 'run', art, '--input', spec)
         self.assertEqual(read(self.path('sum.npy')), before)
+        os.remove(self.path('sum.npy'))
+        own = self.path('own.so', read(art))  # mapped while it runs
+        os.symlink('own.so', self.path('sum.npy'))
+        self.expect(2, ['--output-dir', 'sum.npy', 'is read by this command'], 'run', own, '--input', 'x.npy')
+        os.remove(self.path('sum.npy'))
+        os.mkfifo(self.path('sum.npy'))
+        self.expect(2, ['sum.npy', 'not a regular file'], 'run', own, '--input', 'x.npy')
+        os.remove(self.path('sum.npy'))
+        for path, why in [('x.npy', 'is read by'), ('own.so', 'is read by'), ('sum.npy', 'are one file'), ('new/sum.npy', 'are one file')]:
+            os.makedirs(self.path('new'), exist_ok=True)
+            self.expect(2, ['--json', path, why], 'run', own, '--input', 'x=x.npy', '--json', path, '--output-dir', os.path.dirname(path) or '.')
+        self.expect(2, ['--json', 'own.so', 'is read by'], 'bench', own, '--runs', '3', '--json', 'own.so')
+        self.assertEqual((read(own), read(self.path('x.npy'))), (read(art), before))
 
     def test_files_that_are_no_artifacts(self):
         whole = read(os.path.join(ARTIFACTS, 'phases.so'))
@@ -145,8 +158,14 @@ class CliTest(CliCase):
         j = json.loads(self.run_whet('inspect', os.path.join(ARTIFACTS, 'phases.so'), '--json', '-').stdout)
         self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [100, 10]}])
         self.assertEqual(len(j['tasks']), 3)
-        for flag in [['--graph'], ['--shape', 'x=1'], ['--bind', 'x=1'], ['--output', 'y'], ['--dump-after', 'mark-views']]:
+        for flag in [['--graph'], ['--shape', 'x=1'], ['--bind', 'x=1'], ['--output', 'y'], ['--dump-after', 'mark-views'],
+                     ['--layouts', 'row-major'], ['--target', 'foo'], ['--threads', '1'], ['--db', 'x.db'], ['--server', '127.0.0.1:1']]:
             self.expect(2, [flag[0] + ' is for models', 'phases.so', 'a compiled model'], 'inspect', os.path.join(ARTIFACTS, 'phases.so'), *flag)
+        self.expect(2, ['--db is for models', 'made.db', 'a tuning log'], 'inspect', self.made_log(), '--db', 'x.db')
+        # What all commands share is not meant for this one.
+        shared = self.path('shared.toml', b'threads = 2\n[inspect]\ndb = "x.db"\n')
+        r = self.run_whet('inspect', os.path.join(ARTIFACTS, 'phases.so'), '--config', shared, env={'WHET_TARGET': 'host'})
+        self.assertEqual(r.returncode, 0, r.stderr)
 
     def test_pictures_need_to_be_told_how(self):
         art = os.path.join(ARTIFACTS, 'phases.so')
@@ -196,6 +215,48 @@ class CliTest(CliCase):
         for absent, why in [('none.jsonl', 'No such file'), (self.dir, 'it is a folder')]:
             self.expect(2, [absent, why], 'log', 'import', absent, '--db', 'new.db')
         self.assertFalse(os.path.exists(self.path('new.db')))
+
+    def test_json_takes_the_place_of_no_other_file_of_a_command(self):
+        relu, db, art = self.path('relu.onnx', RELU), self.made_log(), self.path('art.so', read(os.path.join(ARTIFACTS, 'phases.so')))
+        config = self.path('c.toml', b'threads = 1\n')
+        os.symlink('relu.onnx', self.path('link.json'))
+        whole = {name: read(self.path(name)) for name in ['relu.onnx', 'made.db', 'art.so', 'c.toml']}
+        is_read = ['--json', 'is read by this command']
+        for command in [['inspect', relu], ['compile', relu, '-o', 'r.so'], ['tune', relu, '--dry-run'], ['verify', art, relu], ['demo', relu, 'me.png']]:
+            self.expect(2, ['relu.onnx', *is_read], *command, '--json', './relu.onnx')
+            self.expect(2, ['link.json', *is_read], *command, '--json', 'link.json')
+        for command in [['log', 'stats'], ['log', 'export', 'e.jsonl'], ['inspect', relu], ['compile', relu, '-o', 'r.so'], ['tune', relu, '--dry-run']]:
+            self.expect(2, [db, *is_read], *command, '--db', db, '--json', db)
+        self.expect(2, [db, *is_read], 'inspect', db, '--json', db)
+        self.expect(2, ['tuning.db', *is_read], 'tune', relu, '--dry-run', '--json', 'tuning.db')  # which is not there yet
+        self.expect(2, ['art.so', *is_read], 'verify', art, relu, '--json', 'art.so')
+        self.expect(2, ['--json and --out are one file', 'r.so'], 'compile', relu, '-o', 'r.so', '--json', './r.so')
+        self.expect(2, ['--json and FILE are one file', 'e.jsonl'], 'log', 'export', 'e.jsonl', '--db', db, '--json', 'e.jsonl')
+        for command in [['doctor'], ['log', 'stats', '--db', db], ['inspect', relu]]:
+            self.expect(2, ['c.toml', *is_read], *command, '--config', config, '--json', 'c.toml')
+            self.expect(2, ['c.toml', *is_read], *command, '--json', 'c.toml', env={'WHET_CONFIG': config})
+        self.expect(2, ['--out', 'c.toml', 'is read by this command'], 'compile', relu, '--config', config, '-o', 'c.toml')
+        self.assertEqual({name: read(self.path(name)) for name in whole}, whole)
+        self.assertFalse(os.path.exists(self.path('r.so')) or os.path.exists(self.path('e.jsonl')))
+        r = self.run_whet('compile', relu, '--config', config, '--db', db, '-o', 'r.so', '--json', 'r.json')
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(json.loads(read(self.path('r.json')))['output'], 'r.so')
+
+    def test_weights_beside_the_model_are_not_written(self):
+        entries = b''.join(field(13, field(1, k) + field(2, v)) for k, v in [('location', 'w.bin'), ('length', '32')])
+        weights = field(1, 8) + field(2, 1) + field(8, 'w') + entries + field(14, 1)
+        graph = field(1, node('Add', ['x', 'w'], ['y'], 'add1')) + field(2, 'g') + field(5, weights)
+        graph += field(11, value_info('x', [8])) + field(12, value_info('y', [8]))
+        ext = self.path('ext.onnx', field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, 13)))
+        values = struct.pack('<8f', *range(8))
+        self.path('w.bin', values)
+        os.link(self.path('w.bin'), self.path('same.bin'))
+        self.assertEqual(self.run_whet('compile', ext, '-o', 'ext.so').returncode, 0)
+        for name in ['w.bin', 'same.bin']:
+            for command in [['compile', ext, '-o', name], ['compile', ext, '-o', 'ext.so', '--json', name], ['inspect', ext, '--json', name],
+                            ['verify', 'ext.so', ext, '--json', name], ['tune', ext, '--dry-run', '--json', name]]:
+                self.expect(2, ["external data 'w.bin' is read by this command", name], *command)
+        self.assertEqual(read(self.path('w.bin')), values)
 
     def test_more_memory_than_there_is_is_said(self):
         sym = self.path('sym.onnx', SYMBOLIC)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -34,8 +35,8 @@ std::string ErrorOf(const TestModel& m, const ImportOptions& options = {}) {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "whet-onnx-XXXXXX").string();
+  explicit TempDir(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string pattern = (parent / "whet-onnx-XXXXXX").string();
     path_ = mkdtemp(pattern.data());
   }
   ~TempDir() { std::filesystem::remove_all(path_); }
@@ -348,6 +349,28 @@ TEST(ExternalDataTest, TheSameBytesAreNotReadAgainAndAgain) {
   };
   EXPECT_THAT(model(20), Not(HasSubstr("again and again")));  // 4 x 1 MiB, and 16 MiB
   EXPECT_THAT(model(21), HasSubstr("20971520 bytes in all for files of 1048576 bytes"));
+}
+
+TEST(ExternalDataTest, AFileMayHaveHolesOfAnySize) {
+  const char* in_memory = "/dev/shm";  // where files may be larger than on a disk
+  if (access(in_memory, W_OK) != 0) GTEST_SKIP() << "there is no " << in_memory;
+  const TempDir dir(in_memory);
+  dir.File("w.bin", std::string(16, '\0'));
+  std::filesystem::resize_file(dir.path() + "/w.bin", uint64_t{6} << 60);
+  const auto g = ImportFile(dir.File("m.onnx", ExternalModel("w.bin").model.Serialize()));
+  EXPECT_TRUE(g.ok()) << g.status();
+}
+
+TEST(ExternalDataTest, AFileThatIsGoingToBeWrittenIsRefused) {
+  const TempDir dir;
+  dir.File("w.bin", std::string(16, 'w'));
+  const std::string model = dir.File("m.onnx", ExternalModel("w.bin").model.Serialize());
+  ImportOptions options;
+  options.writes = {dir.path() + "/none.bin", dir.path() + "/m.onnx"};
+  EXPECT_TRUE(onnx::ImportFile(model, options).ok());
+  options.writes.push_back(dir.path() + "/./w.bin");
+  EXPECT_THAT(Message(onnx::ImportFile(model, options).status()),
+              HasSubstr("external data 'w.bin' is read by this command"));
 }
 
 TEST(BindTest, InputsBecomeConstants) {
