@@ -32,10 +32,13 @@ double SmallestError(DType t) {
 }
 
 // What is the same for all operators at the ends of the range of a floating type. A number too
-// large for it is an infinity, which is exact, as NaN is; one that rounding may make an infinity
-// admits anything.
-void AtTheEndsOfTheRange(RefTensor& t) {
+// large for it is an infinity, which is exact, as NaN is, unless rounding decides that; one that
+// rounding may make an infinity admits anything.
+void AtTheEndsOfTheRange(std::span<const RefTensor* const> in, RefTensor& t) {
   if (!IsFloat(t.dtype) && t.err.empty()) return;
+  const bool unknown_input = std::any_of(in.begin(), in.end(), [](const RefTensor* x) {
+    return x && std::find(x->err.begin(), x->err.end(), HUGE_VAL) != x->err.end();
+  });
   const double overflow = OverflowOf(t.dtype), smallest = SmallestError(t.dtype) / kUnit;
   for (size_t i = 0; i < t.value.size(); ++i) {
     double& v = t.value[i];
@@ -45,13 +48,17 @@ void AtTheEndsOfTheRange(RefTensor& t) {
       continue;
     }
     double& e = t.err[i];
-    if (std::isnan(e)) e = HUGE_VAL;  // zero times an infinite error: nothing is known
-    if (e > 0) e += smallest;
-    const double moved = std::isfinite(size) ? e * kUnit : 0;
-    if (size - moved >= overflow) v = std::copysign(HUGE_VAL, v);
     if (!std::isfinite(v)) {
+      e = e == kUndecided || (unknown_input && !std::isfinite(e)) ? HUGE_VAL : 0;
+      continue;
+    }
+    // Zero times an infinite error: nothing is known.
+    if (std::isnan(e) || e == kUndecided) e = HUGE_VAL;
+    if (e > 0) e += smallest;
+    if (size - e * kUnit >= overflow) {
+      v = std::copysign(HUGE_VAL, v);
       e = 0;
-    } else if (size + moved >= overflow) {
+    } else if (size + e * kUnit >= overflow) {
       e = HUGE_VAL;
     }
   }
@@ -77,7 +84,8 @@ StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const Ref
     out[i].value.assign(static_cast<size_t>(n), 0.0);
   }
   WHET_RETURN_IF_ERROR(v.op->reference(v, in, out, want_err));
-  for (RefTensor& t : out) AtTheEndsOfTheRange(t);
+  for (RefTensor& t : out) AtTheEndsOfTheRange(in, t);
+  if (v.op->view != ViewRole::kNone) out[0].terms = in[0]->terms;
   if (v.op->view == ViewRole::kReshape && in[0]->ints.size() == out[0].value.size())
     out[0].ints = in[0]->ints;
   return out;

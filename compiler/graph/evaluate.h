@@ -17,7 +17,7 @@ StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const Ref
                                             bool want_err);
 
 // How far an element of a right implementation may be from `value`; infinite where rounding decides
-// what the result is at all.
+// what the result is at all: then anything will do, NaN too.
 double ToleranceAt(const RefTensor& t, int64_t i);
 
 RefTensor ToRef(const Constant& c);

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,7 +75,9 @@ struct OpView {
 // in units of 2^-24 (the unit roundoff of f32), how far an implementation that computes in the
 // element type, in any order, may be from `value`; empty means exact. It is the sum of |a*b| times
 // the number of terms for a contraction, is scaled by the derivative through smooth functions, and
-// passes through max, min and data movement.
+// passes through max, min and data movement. It is infinite where rounding decides what the result
+// is at all, NaN included. Of infinities and NaN a record's bound counts only where one of its
+// inputs has an infinite one, or where it says kUndecided; elsewhere these are exact.
 struct RefTensor {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
@@ -84,9 +87,15 @@ struct RefTensor {
   // `value` being exact. A reference that does not know this field computes with the nearest
   // doubles.
   std::vector<int64_t> ints = {};
+  // Of the sum that made it; 0: it was no sum. A schedule may start that from what is added next,
+  // and each of its steps then rounds at the size of the addend.
+  double terms = 0;
   int64_t size() const { return static_cast<int64_t>(value.size()); }
   double ErrAt(int64_t i) const { return err.empty() ? 0 : err[static_cast<size_t>(i)]; }
 };
+
+// What a record sets as the error of a result that may be a number as well as an infinity or NaN.
+inline constexpr double kUndecided = -std::numeric_limits<double>::infinity();
 
 // The values measured inputs are drawn from, uniformly: floats in [lo, hi), integers lo..hi-1.
 struct InputRange {

@@ -40,6 +40,26 @@ void SetFolded(RefTensor& y, int64_t i, const Expr& e) {
   }
 }
 
+// How far y = f(x) may move when x does by at most `e`; kUndecided where rounding makes a number of
+// it, or of a number an infinity or NaN.
+double MovedUnary(const UnarySpec& s, const OpView& v, double x, double y, double e) {
+  const double low = s.value(v, x - e), high = s.value(v, x + e);
+  auto stays = [y](double t) { return t == y || (std::isnan(t) && std::isnan(y)); };
+  if (!std::isfinite(y)) return stays(low) && stays(high) ? 0 : graph::kUndecided;
+  if (std::isnan(low) || std::isnan(high)) return graph::kUndecided;
+  const double moved = s.moved ? s.moved(v, x, y, e) : s.slope ? e * s.slope(v, x, y) : e;
+  return moved == HUGE_VAL ? graph::kUndecided : moved;
+}
+
+// The error of a binary function, own rounding excluded.
+double MovedBinary(const BinarySpec& s, const OpView& v, double a, double ea, double b, double eb,
+                   double y) {
+  if (std::isnan(y) && ((std::isnan(a) && ea == 0) || (std::isnan(b) && eb == 0))) return 0;
+  const double e = s.err ? s.err(v, a, ea, b, eb, y) : std::max(ea, eb);
+  if (std::isfinite(y)) return e;
+  return std::isinf(e) || std::isinf(ea) || std::isinf(eb) ? graph::kUndecided : 0;
+}
+
 Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
@@ -49,14 +69,10 @@ Status UnaryReference(const UnarySpec& s, const OpView& v, Inputs in, Outputs ou
   for (size_t i = 0; i < y.value.size(); ++i) {
     y.value[i] = Wrap(y.dtype, s.value(v, x.value[i]));
     if (!err) continue;
-    double own = unit > 0 ? unit * std::fabs(y.value[i]) : 0;
+    double own = unit > 0 && std::isfinite(y.value[i]) ? unit * std::fabs(y.value[i]) : 0;
     if (s.absolute) own += roundoff * s.absolute(v, x.value[i]);
     const double input = x.err.empty() ? 0 : x.err[i];
-    if (input > 0 && s.moved) {
-      own += s.moved(v, x.value[i], y.value[i], input * kErrUnit) / kErrUnit;
-    } else if (input > 0) {
-      own += input * (s.slope ? s.slope(v, x.value[i], y.value[i]) : 1.0);
-    }
+    if (input > 0) own += MovedUnary(s, v, x.value[i], y.value[i], input * kErrUnit) / kErrUnit;
     y.err[i] = own;
   }
   if (BeyondDoubles(x) || BeyondDoubles(y)) {
@@ -85,12 +101,17 @@ Status BinaryReference(const BinarySpec& s, const OpView& v, Inputs in, Outputs 
     if (!err) return;
     const double ea = a.ErrAt(at), eb = b.ErrAt(from_b[i]);
     if (s.compare) {  // numbers that rounding may bring into another order admit both answers
-      y.err[i] = ea + eb > 0 && std::fabs(p - q) <= (ea + eb) * kErrUnit ? 1 / kErrUnit : 0;
+      const double both = ea + eb;
+      const bool either = both > 0 && (std::isinf(both) || std::fabs(p - q) <= both * kErrUnit);
+      y.err[i] = either ? 1 / kErrUnit : 0;
       return;
     }
-    y.err[i] = (s.err ? s.err(p, ea, q, eb, y.value[i]) : std::max(ea, eb)) +
-               (unit > 0 ? unit * std::fabs(y.value[i]) : 0);
+    y.err[i] = MovedBinary(s, v, p, ea, q, eb, y.value[i]);
+    if (unit == 0 || !std::isfinite(y.value[i])) return;
+    y.err[i] += unit * std::fabs(y.value[i]);
+    if (s.adds) y.err[i] += unit * (a.terms * std::fabs(q) + b.terms * std::fabs(p));
   });
+  if (s.adds) y.terms = std::max(a.terms, b.terms);
   if (!exact || BeyondDoubles(a) || BeyondDoubles(b)) {
     ForEachStrided(y.shape, BroadcastStrides(a.shape, y.shape), 0, [&](int64_t i, int64_t at) {
       SetFolded(
@@ -331,7 +352,7 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
           bound += e;
           break;
         case te::Reducer::kProd:
-          bound = bound * std::fabs(p) + e * std::fabs(acc);
+          bound = bound * (std::fabs(p) + e * kErrUnit) + e * std::fabs(acc);
           acc *= p;
           // Integers: the largest on the way, which may be zero later.
           magnitude = IsFloat(y.dtype) ? std::fabs(acc) : std::max(magnitude, std::fabs(acc));
@@ -352,6 +373,7 @@ Status ReduceReference(const ReduceSpec& s, const OpView& v, Inputs in, Outputs 
       y.err[i] = (bound + unit * n * magnitude) / (s.mean ? n : 1) +
                  (s.mean ? unit * std::fabs(y.value[i]) : 0);
   });
+  if (sums && !s.mean) y.terms = n;
   if (!exact) ReduceWords(s.reducer, l, x, y);
   return OkStatus();
 }

@@ -112,7 +112,8 @@ Status ReferenceBatchNormalization(const OpView& v, Inputs in, Outputs out, bool
     const double of_d = x.ErrAt(i) + in[3]->ErrAt(c);
     y.err[i] = size * of_d + in[2]->ErrAt(c) +
                (of_k > 0 ? (std::fabs(x.value[i] - mean) + of_d * kErrUnit) * of_k : 0) +
-               8 * unit * (size * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift));
+               8 * unit * (size * (std::fabs(x.value[i]) + std::fabs(mean)) + std::fabs(shift)) +
+               x.terms * unit * std::fabs(shift - mean * k);  // as the bias of a convolution
   }
   return OkStatus();
 }

@@ -61,9 +61,15 @@ Status ReferenceCast(const OpView& v, Inputs in, Outputs out, bool want_err) {
     y.value[i] = rounds ? graph::RoundTo(y.dtype, p) : to_float ? p : Wrap(y.dtype, p);
     if (!err) continue;
     const double e = x.ErrAt(static_cast<int64_t>(i));
-    y.err[i] = to_float ? e + (narrower ? Roundoff(y.dtype) * std::fabs(p) : 0)
-               : e > 0  ? MovedToInteger(x.dtype, y.dtype, p, e * kErrUnit) / kErrUnit
-                        : 0;
+    // Rounded already, the value may be half a step from what its input rounds to, on either side.
+    const double steps = rounds && e > 0 ? 2 : 1, moved = e * kErrUnit;
+    const double own = narrower ? Roundoff(y.dtype) * (steps * std::fabs(p) + moved) : 0;
+    const bool infinite = to_float && std::isinf(y.value[i]);
+    y.err[i] = infinite && std::isfinite(graph::RoundTo(y.dtype, std::fabs(p) - moved))
+                   ? graph::kUndecided
+               : to_float ? e + own
+               : e > 0    ? MovedToInteger(x.dtype, y.dtype, p, e * kErrUnit) / kErrUnit
+                          : 0;
   }
   if (!x.ints.empty() && !to_float) {
     for (int64_t i = 0; i < y.size(); ++i) {

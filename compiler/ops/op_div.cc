@@ -28,10 +28,21 @@ const OpRecord& OpDiv() {
         if (b == 0) return 0;
         return std::trunc(a / b);
       },
-      .err = [](double a, double ea, double b, double eb, double y) -> double {
+      .err = [](const OpView& v, double a, double ea, double b, double eb, double y) -> double {
         const double nearest = std::fabs(b) - eb * kErrUnit;  // to the pole
         if (ea == 0 && eb == 0) return 0;
-        return nearest > 0 ? (ea + std::fabs(y) * eb) / nearest : HUGE_VAL;
+        if (!IsFloat(v.out[0]->dtype)) {
+          if (b == 0 && eb == 0) return 0;
+          // By whole numbers: one more where the quotient reaches the next. A divisor that may be
+          // zero may be one too.
+          const double moved = nearest > 0 ? (ea + std::fabs(a / b) * eb) / nearest
+                                           : 2 * std::fabs(a) / kErrUnit + ea;
+          return (std::floor(moved * kErrUnit) + 1) / kErrUnit;
+        }
+        const bool any = eb > 0 ? !(nearest > 0) : b == 0 && !(std::fabs(a) > ea * kErrUnit);
+        if (any) return HUGE_VAL;
+        if (!std::isfinite(y)) return 0;
+        return (ea + std::fabs(y) * eb) / nearest;
       },
       .ulp = 2,
       .range =

@@ -82,12 +82,14 @@ Status ReferenceGather(const OpView& v, Inputs in, Outputs out, bool want_err) {
   const RefTensor &x = *in[0], &index = *in[1];
   const int64_t outer = Product(x.shape, 0, axis), inner = Product(x.shape, axis + 1),
                 extent = x.shape[axis];
-  PrepareCopy(x, out[0], want_err);
+  PreparePick(x, index, out[0], want_err);
   int64_t to = 0;
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < index.size(); ++i) {
-      const int64_t from = (o * extent + ClampedValue(index, i, extent)) * inner;
-      for (int64_t j = 0; j < inner; ++j) CopyElement(x, from + j, out[0], to++);
+      const int64_t at = ClampedValue(index, i, extent);
+      const Reach reach = want_err ? ReachOf(index, i, extent) : Reach{at, at};
+      for (int64_t j = 0; j < inner; ++j)
+        Pick(x, o * extent * inner + j, inner, at, reach, out[0], to++);
     }
   }
   return OkStatus();

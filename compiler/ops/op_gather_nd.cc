@@ -46,12 +46,13 @@ Status ReferenceGatherElements(const OpView& v, Inputs in, Outputs out, bool wan
   const auto axis = static_cast<size_t>(v.attrs->Int("axis"));
   const RefTensor &x = *in[0], &index = *in[1];
   RefTensor& y = out[0];
-  PrepareCopy(x, y, want_err);
+  PreparePick(x, index, y, want_err);
   Shape strides = Strides(x.shape);
   const int64_t step = strides[axis];
   strides[axis] = 0;
   ForEachStrided(y.shape, strides, 0, [&](int64_t i, int64_t base) {
-    CopyElement(x, base + ClampedValue(index, i, x.shape[axis]) * step, y, i);
+    const int64_t at = ClampedValue(index, i, x.shape[axis]);
+    Pick(x, base, step, at, want_err ? ReachOf(index, i, x.shape[axis]) : Reach{at, at}, y, i);
   });
   return OkStatus();
 }
@@ -117,15 +118,19 @@ Status ReferenceGatherNd(const OpView& v, Inputs in, Outputs out, bool want_err)
   const int64_t rest = Product(x.shape, batch + static_cast<size_t>(k));
   const int64_t batch_size = Product(x.shape, batch);
   const int64_t per_batch = Product(index.shape, batch, index.shape.size() - 1);
-  PrepareCopy(x, y, want_err);
+  PreparePick(x, index, y, want_err);
   for (int64_t p = 0; p < index.size() / k; ++p) {
-    int64_t from = 0;
+    int64_t at = 0;
+    Reach reach;  // of places before `rest`; all between the first and the last
     for (int64_t j = 0; j < k; ++j) {
       const int64_t extent = x.shape[batch + static_cast<size_t>(j)];
-      from = from * extent + ClampedValue(index, p * k + j, extent);
+      const int64_t one = ClampedValue(index, p * k + j, extent);
+      const Reach some = want_err ? ReachOf(index, p * k + j, extent) : Reach{one, one};
+      at = at * extent + one;
+      reach = {reach.first * extent + some.first, reach.last * extent + some.last};
     }
-    from = from * rest + p / per_batch * batch_size;
-    for (int64_t i = 0; i < rest; ++i) CopyElement(x, from + i, y, p * rest + i);
+    const int64_t base = p / per_batch * batch_size;
+    for (int64_t i = 0; i < rest; ++i) Pick(x, base + i, rest, at, reach, y, p * rest + i);
   }
   return OkStatus();
 }

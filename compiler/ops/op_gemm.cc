@@ -129,6 +129,7 @@ Status ReferenceGemm(const OpView& v, Inputs in, Outputs out, bool want_err) {
            [&](const auto* p, const auto* q, auto* r) { MatMulAdd(s.m, s.n, s.k, p, q, r); });
   const double alpha = v.attrs->Float("alpha"), beta = v.attrs->Float("beta"),
                unit = Roundoff(y.dtype);
+  if (alpha != 1) y.terms = 0;
   for (double& d : y.value) d *= alpha;
   for (size_t i = 0; i < y.err.size(); ++i)
     y.err[i] = y.err[i] * std::fabs(alpha) + unit * std::fabs(y.value[i]);

@@ -22,7 +22,9 @@ Expr FloatMod(const Expr& a0, const Expr& b0) {
   r = expr::Select(expr::Lt(r, zero), r + b, expr::Select(expr::Le(b, r), r - b, r));
   r = expr::Select(expr::Lt(a, b), a, r);  // an infinite divisor too
   r = expr::Cast(a0->dtype, r);
-  return expr::Select(expr::Lt(a0, Const(a0->dtype, 0)), Const(a0->dtype, -0.0) - r, r);
+  const Expr minus = Const(a0->dtype, -0.0) - r;
+  r = expr::Select(expr::Lt(a0, Const(a0->dtype, 0)), minus, r);
+  return expr::Select(expr::Eq(r, a0), a0, r);  // -0 too
 }
 
 }  // namespace
@@ -46,9 +48,19 @@ const OpRecord& OpMod() {
           const double m = std::fmod(a, b);
           return v.attrs->Int("fmod") == 0 && m != 0 && (m < 0) != (b < 0) ? m + b : m;
         },
-        .err = [](double a, double ea, double b, double eb, double y) -> double {
-          const double own = std::fabs(a) * 0x1.0p-28;
-          return std::isfinite(own) && b != 0 ? own + ea + std::fabs(a / b) * eb : 0;
+        .err = [](const OpView& v, double a, double ea, double b, double eb, double y) -> double {
+          const bool of_floats = IsFloat(v.out[0]->dtype);
+          const double own = of_floats ? std::fabs(a) * 0x1.0p-28 : 0;
+          if (ea == 0 && eb == 0) return std::isfinite(own) && b != 0 ? own : 0;
+          const double nearest = std::fabs(b) - eb * kErrUnit;  // to zero
+          if (of_floats && !(nearest > 0)) return eb > 0 ? HUGE_VAL : 0;
+          if (std::isinf(b)) return ea;
+          // Where the quotient reaches a whole number the remainder jumps.
+          const double q = a / b, moved = (ea + std::fabs(q) * eb) * kErrUnit / nearest;
+          const bool truncates = v.attrs->Int("fmod") != 0;
+          auto whole = [&](double x) { return truncates ? std::trunc(x) : std::floor(x); };
+          const bool jumps = !(nearest > 0) || whole(q - moved) != whole(q + moved);
+          return own + ea + (jumps ? std::fabs(b) / kErrUnit + eb : std::fabs(q) * eb);
         },
         .ulp = 1,
         .range =

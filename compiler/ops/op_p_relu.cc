@@ -33,7 +33,8 @@ const OpRecord& OpPRelu() {
         .value = [](const OpView& v, double x, double slope) -> double {
           return x < 0 ? x * slope : x;
         },
-        .err = [](double x, double ex, double slope, double es, double y) -> double {
+        .err = [](const OpView& v, double x, double ex, double slope, double es,
+                  double y) -> double {
           return ex * std::max(1.0, std::fabs(slope)) +
                  (x <= ex * 0x1.0p-24 ? std::fabs(x) * es : 0);
         },

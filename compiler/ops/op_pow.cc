@@ -94,8 +94,19 @@ double MovedBase(double a, double b, double size, double e) {
 }
 
 // exp(b * log a): an error of the logarithm grows with the exponent of the result.
-double PowError(double a, double ea, double b, double eb, double y) {
-  const double m = std::fabs(a), size = std::fabs(y);
+double PowError(const OpView& v, double a, double ea, double b, double eb, double y) {
+  const double m = std::fabs(a), size = std::fabs(y), of_a = ea * kErrUnit, of_b = eb * kErrUnit;
+  // Powers of negative numbers with a broken exponent are NaN.
+  if (eb > 0 ? a < of_a : ea > 0 && m <= of_a && b != std::floor(b)) return HUGE_VAL;
+  if (std::isinf(y)) {
+    if (ea > 0 && !(m > of_a)) return HUGE_VAL;
+    for (double p : {m - of_a, m + of_a}) {
+      for (double q : {b - of_b, b + of_b}) {
+        if (!std::isinf(std::pow(p, q))) return HUGE_VAL;
+      }
+    }
+    return 0;
+  }
   const double exponent = m > 0 ? b * std::log(m) : 0;
   double e = MovedBase(m, b, size, ea * kErrUnit);
   if (eb > 0 && m > 0) e += size * std::expm1(std::fabs(std::log(m)) * eb * kErrUnit);

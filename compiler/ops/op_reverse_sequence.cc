@@ -48,13 +48,16 @@ Status ReferenceReverseSequence(const OpView& v, Inputs in, Outputs out, bool wa
   const RefTensor& x = *in[0];
   RefTensor& y = out[0];
   const Shape strides = Strides(x.shape);
-  PrepareCopy(x, y, want_err);
+  PreparePick(x, *in[1], y, want_err);
   for (int64_t i = 0; i < y.size(); ++i) {
     const int64_t t = i / strides[time] % x.shape[time], s = i / strides[batch] % x.shape[batch];
     const auto length =
         static_cast<int64_t>(std::clamp(in[1]->value[s], 0.0, static_cast<double>(x.shape[time])));
-    const int64_t from = t < length ? i + (length - 1 - 2 * t) * strides[time] : i;
-    CopyElement(x, from, y, i);
+    const int64_t at = t < length ? length - 1 - t : t;
+    // Of an inexact length any of the sequence.
+    const bool any = want_err && in[1]->ErrAt(s) > 0;
+    Pick(x, i - t * strides[time], strides[time], at,
+         any ? Reach{0, x.shape[time] - 1} : Reach{at, at}, y, i);
   }
   return OkStatus();
 }

@@ -249,6 +249,7 @@ Status ReferenceScatter(const OpView& v, Inputs in, Outputs out, bool want_err) 
   std::vector<double> err(y.value.size(), 0.0), magnitude(y.value.size(), 0.0), count = magnitude;
   if (!in[0]->err.empty()) err = in[0]->err;
   const Shape strides = Strides(s.data);
+  std::vector<bool> reached(y.value.size());  // by an inexact index
   auto apply = [&](int64_t to, int64_t from) {
     if (s.combine == ScatterMode::kAdd)
       magnitude[to] += std::fabs(updates.value[from]), ++count[to];
@@ -264,6 +265,8 @@ Status ReferenceScatter(const OpView& v, Inputs in, Outputs out, bool want_err) 
     ForEachStrided(s.updates, to, 0, [&](int64_t from, int64_t base) {
       const int64_t k = IndexValue(index, from, s.data[s.axis]);
       if (k >= 0 && k < s.data[s.axis]) apply(base + k * strides[s.axis], from);
+      for (int64_t j = 0; index.ErrAt(from) > 0 && j < s.data[s.axis]; ++j)
+        reached[base + j * strides[s.axis]] = true;
     });
   } else {
     const auto k = static_cast<int64_t>(s.indexed);
@@ -274,6 +277,7 @@ Status ReferenceScatter(const OpView& v, Inputs in, Outputs out, bool want_err) 
       for (int64_t j = 0; j < k; ++j) {
         const int64_t at = IndexValue(index, p * k + j, s.data[j]);
         inside = inside && at >= 0 && at < s.data[j];
+        if (index.ErrAt(p * k + j) > 0) reached.assign(reached.size(), true);
         if (inside) base += at * strides[j];
       }
       for (int64_t i = 0; inside && i < slice; ++i) apply(base + i, p * slice + i);
@@ -281,10 +285,14 @@ Status ReferenceScatter(const OpView& v, Inputs in, Outputs out, bool want_err) 
   }
   const bool inexact =
       unit > 0 && (s.combine == ScatterMode::kAdd || s.combine == ScatterMode::kMul);
-  if (!want_err || (!inexact && in[0]->err.empty() && updates.err.empty())) return OkStatus();
+  if (!want_err || (!inexact && in[0]->err.empty() && updates.err.empty() && index.err.empty()))
+    return OkStatus();
   for (size_t i = 0; i < err.size(); ++i)
     err[i] +=
         unit * (count[i] + 1) * (magnitude[i] + (count[i] > 0 ? std::fabs(in[0]->value[i]) : 0));
+  for (size_t i = 0; i < err.size(); ++i) {
+    if (reached[i]) err[i] = graph::kUndecided;
+  }
   y.err = std::move(err);
   return OkStatus();
 }

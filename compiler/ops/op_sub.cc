@@ -8,8 +8,11 @@ const OpRecord& OpSub() {
       .types = Numbers(),
       .te = [](const OpView& v, const Expr& a, const Expr& b) -> Expr { return a - b; },
       .value = [](const OpView& v, double a, double b) -> double { return a - b; },
-      .err = [](double a, double ea, double b, double eb, double y) -> double { return ea + eb; },
+      .err = [](const OpView& v, double a, double ea, double b, double eb, double y) -> double {
+        return ea + eb;
+      },
       .ulp = 1,
+      .adds = true,
   });
   return op;
 }

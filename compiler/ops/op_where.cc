@@ -21,9 +21,7 @@ void AdmitOtherSide(Inputs in, RefTensor& y) {
   for (int side : {1, 2}) {
     ForEachStrided(y.shape, BroadcastStrides(in[side]->shape, y.shape), 0,
                    [&](int64_t i, int64_t at) {
-                     const double apart = std::fabs(in[side]->value[at] - y.value[i]);
-                     if (unsure[i])
-                       y.err[i] = std::max(y.err[i], apart / kErrUnit + in[side]->ErrAt(at));
+                     if (unsure[i]) AdmitElement(*in[side], at, y, i);
                    });
   }
 }

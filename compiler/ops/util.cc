@@ -254,6 +254,17 @@ void CopyElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i) {
   if (!y.err.empty()) y.err[i] = x.ErrAt(from);
 }
 
+void AdmitElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i) {
+  const double a = x.value[from], b = y.value[i];
+  if (a == b || (std::isnan(a) && std::isnan(b))) {
+    y.err[i] = y.err[i] == graph::kUndecided ? y.err[i] : std::max(y.err[i], x.ErrAt(from));
+  } else if (!std::isfinite(a - b)) {
+    y.err[i] = graph::kUndecided;
+  } else if (y.err[i] != graph::kUndecided) {
+    y.err[i] = std::max(y.err[i], std::fabs(a - b) / kErrUnit + x.ErrAt(from));
+  }
+}
+
 // The innermost loop runs along rows of b and c, which the compiler vectorizes; four rows of b at a
 // time keep the traffic of c low.
 template <typename T>
@@ -305,6 +316,7 @@ void WrapSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& o
 void BilinearSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out,
                   bool want_err, const BilinearFn<double>& f) {
   f(a.value.data(), b.value.data(), out.value.data());
+  out.terms = terms;
   const double unit = Roundoff(out.dtype);
   if (!want_err || (unit == 0 && a.err.empty() && b.err.empty())) return;
   auto magnitudes = [](const RefTensor& t) {
@@ -312,12 +324,15 @@ void BilinearSums(const RefTensor& a, const RefTensor& b, double terms, RefTenso
     for (size_t i = 0; i < m.size(); ++i) m[i] = std::fabs(t.value[i]);
     return m;
   };
-  const std::vector<double> abs_a = magnitudes(a), abs_b = magnitudes(b);
+  const std::vector<double> abs_a = magnitudes(a);
+  std::vector<double> abs_b = magnitudes(b);
   out.err.assign(out.value.size(), 0);
   f(abs_a.data(), abs_b.data(), out.err.data());
   for (double& e : out.err) e *= terms * unit;
   if (!b.err.empty()) f(abs_a.data(), b.err.data(), out.err.data());
-  if (!a.err.empty()) f(a.err.data(), abs_b.data(), out.err.data());
+  if (a.err.empty()) return;
+  for (size_t i = 0; i < b.err.size(); ++i) abs_b[i] += b.err[i] * kErrUnit;
+  f(a.err.data(), abs_b.data(), out.err.data());
 }
 
 }  // namespace whet::ops

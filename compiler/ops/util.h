@@ -120,6 +120,8 @@ double MovedBetween(const F& f, double x, double e, std::initializer_list<double
 }
 // y[i] = x[from], the value in both forms, and the error where y has errors.
 void CopyElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i);
+// y[i], which has errors, may be x[from] as well.
+void AdmitElement(const RefTensor& x, int64_t from, RefTensor& y, int64_t i);
 // x[a] < x[b], exactly.
 bool LessAt(const RefTensor& x, int64_t a, int64_t b);
 // Before the first element is copied: makes room for what `x` has besides values.
@@ -135,8 +137,8 @@ void BilinearSums(const RefTensor& a, const RefTensor& b, double terms, RefTenso
 void WrapSums(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out,
               const BilinearFn<uint64_t>& f);
 // Runs a bilinear function f(a, b, out += a*b), of double and of uint64_t, for the value and, with
-// errors wanted, for the bound terms * sum|a*b| + sum(|a| * err(b) + err(a) * |b|). `terms` is the
-// length of a sum.
+// errors wanted, for the bound terms * sum|a*b| + sum(|a| * err(b) + err(a) * |b| + err(a) *
+// err(b)). `terms` is the length of a sum.
 template <typename F>
 void Bilinear(const RefTensor& a, const RefTensor& b, double terms, RefTensor& out, bool want_err,
               const F& f) {
@@ -182,8 +184,9 @@ struct BinarySpec {
   std::function<Expr(const OpView&, const Expr& a, const Expr& b)> te;
   std::function<double(const OpView&, double a, double b)> value;
   // The error bound of the result, own rounding excluded; null: max(ea, eb).
-  std::function<double(double a, double ea, double b, double eb, double y)> err;
+  std::function<double(const OpView&, double a, double ea, double b, double eb, double y)> err;
   double ulp = 0;
+  bool adds = false;  // a sum may start from the other operand
   std::function<graph::InputRange(const OpView&, int)> range;
   std::function<Status(const OpView&)> check;  // of attributes; null: nothing to check
 };

@@ -51,7 +51,7 @@ class ExpectedView {
 
 // Compares `data` (of `dtype`) with one output. OK, or InvalidArgument naming the first wrong
 // element, its value, the expected one, the tolerance, and how many are wrong. NaN is wrong unless
-// NaN is expected.
+// NaN is expected or the tolerance is infinite.
 Status CompareOutput(const ExpectedView::Output& expected, DType dtype, const void* data,
                      std::string_view name);
 

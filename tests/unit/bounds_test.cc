@@ -203,7 +203,12 @@ TEST(BoundsTest, WhereNothingIsKnownAnyNumberWillDo) {
   EXPECT_THAT(y.value, ElementsAre(6, 0, kInf));
   EXPECT_EQ(graph::ToleranceAt(y, 0), kInf);
   EXPECT_EQ(graph::ToleranceAt(y, 1), kInf);
-  EXPECT_EQ(graph::ToleranceAt(y, 2), 0);
+  EXPECT_EQ(graph::ToleranceAt(y, 2), kInf);  // of either sign
+  const RefTensor known =
+      Apply("Mul", {},
+            {Inexact(DType::kF32, {2, kInf}, {1, 0}), Inexact(DType::kF32, {kInf, 3}, {0, 1})});
+  EXPECT_THAT(known.value, ElementsAre(kInf, kInf));
+  EXPECT_THAT(known.err, ElementsAre(0, 0));
   // What is masked by -infinity is 0, exactly.
   RefTensor x{DType::kF32, {1, 3}, {1, -kInf, 2}, {}};
   x.err.assign(3, 0.1 / kUnit);
@@ -283,6 +288,189 @@ TEST(BoundsTest, NumbersBeyondTheTypeAreInfinite) {
   const RefTensor y = Apply("Neg", {}, {Inexact(DType::kF16, {65500}, {100})});
   EXPECT_EQ(y.value[0], -65500);
   EXPECT_EQ(graph::ToleranceAt(y, 0), kInf);
+}
+
+// The sum starts from what is added to it: each of its steps rounds at the size of that.
+TEST(BoundsTest, WhatIsAddedToASumMayBeWhereItStarts) {
+  RefTensor a{DType::kF32, {1, 8}, Values(8, 0x1.0p-10), {}};
+  RefTensor b{DType::kF32, {8, 1}, Values(8, 0x1.0p-10), {}};
+  const RefTensor sum = Apply("MatMul", {}, {a, b});
+  const RefTensor large{DType::kF32, {1, 1}, {1000}, {}};
+  for (const char* view : {"", "Transpose"}) {
+    const RefTensor s = *view ? Apply(view, {{"perm", std::vector<int64_t>{1, 0}}}, {sum}) : sum;
+    for (const RefTensor& y : {Apply("Add", {}, {s, large}), Apply("Add", {}, {large, s})}) {
+      EXPECT_GE(graph::ToleranceAt(y, 0), 9 * 1000 * kUnit);
+      EXPECT_LT(graph::ToleranceAt(y, 0), 10 * 1000 * kUnit);
+      // Through an addition.
+      const RefTensor z = Apply("Add", {}, {y, large});
+      EXPECT_GE(graph::ToleranceAt(z, 0), (9 + 8 + 2) * 1000 * kUnit);
+    }
+  }
+  const RefTensor total = Apply("ReduceSum", {{"axes", std::vector<int64_t>{1}}}, {a});
+  EXPECT_GE(graph::ToleranceAt(Apply("Add", {}, {total, large}), 0), 9 * 1000 * kUnit);
+  // What is no sum rounds once.
+  EXPECT_LT(graph::ToleranceAt(Apply("Add", {}, {large, large}), 0), 2001 * kUnit);
+}
+
+TEST(BoundsTest, ANarrowingCastNextToATieMayGoEitherWay) {
+  // 1 + 2^-11 is between two numbers of f16, 2^-10 apart.
+  const double tie = 1 + 0x1.0p-11, e = 0x1.0p-20;
+  for (double x : {tie - e / 2, tie + e / 2}) {
+    const RefTensor y =
+        Apply("Cast", {{"to", std::string("f16")}}, {Inexact(DType::kF32, {x}, {e})});
+    const double other = y.value[0] == 1 ? 1 + 0x1.0p-10 : 1;
+    EXPECT_GE(graph::ToleranceAt(y, 0), std::fabs(other - y.value[0]));
+    EXPECT_LT(graph::ToleranceAt(y, 0), 0x1.1p-10);
+  }
+  // 65520 is where f16 ends.
+  const RefTensor y =
+      Apply("Cast", {{"to", std::string("f16")}}, {Inexact(DType::kF32, {65521, 70000}, {2, 2})});
+  EXPECT_THAT(y.value, ElementsAre(kInf, kInf));
+  EXPECT_EQ(graph::ToleranceAt(y, 0), kInf);
+  EXPECT_EQ(graph::ToleranceAt(y, 1), 0);
+}
+
+TEST(BoundsTest, AnInfinityThatRoundingDecidesAdmitsNumbers) {
+  const Values zero = {0, 0}, e = {1e-7, 0};
+  for (const char* op : {"Log", "Reciprocal"}) {
+    const RefTensor y = Apply(op, {}, {Inexact(DType::kF32, zero, e)});
+    EXPECT_TRUE(std::isinf(y.value[0])) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 0), kInf) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 1), 0) << op;
+    // And so does what is made of it.
+    for (const RefTensor& z : {Apply("Neg", {}, {y}), Apply("Add", {}, {y, y}),
+                               Apply("Where", {}, {Exact(DType::kBool, {1, 1}), y, y})}) {
+      EXPECT_EQ(graph::ToleranceAt(z, 0), kInf) << op;
+      EXPECT_EQ(graph::ToleranceAt(z, 1), 0) << op;
+    }
+  }
+  const RefTensor y =
+      Apply("Where", {},
+            {Inexact(DType::kBool, {1, 0, 1, 1}, {1, 1, 0, 1}), Exact(DType::kF32, {1, 1, 1, kInf}),
+             Exact(DType::kF32, {-kInf, -kInf, -kInf, kInf})});
+  EXPECT_THAT(y.value, ElementsAre(1, -kInf, 1, kInf));
+  EXPECT_THAT(y.err, ElementsAre(kInf, kInf, 0, 0));
+  const RefTensor quotient = Apply(
+      "Div", {}, {Inexact(DType::kF32, {1, 1, 0}, {0.5, 0.5, 0.5}), Exact(DType::kF32, {0, 2, 0})});
+  EXPECT_EQ(graph::ToleranceAt(quotient, 0), 0);
+  EXPECT_LT(graph::ToleranceAt(quotient, 1), 0.26);
+  EXPECT_EQ(graph::ToleranceAt(quotient, 2), kInf);
+}
+
+TEST(BoundsTest, AnInfinityWhateverRoundingDoesIsExact) {
+  for (const char* op : {"Exp", "Sinh", "Cosh"}) {
+    const RefTensor y = Apply(op, {}, {Inexact(DType::kF64, {800, 712}, {1, 5})});
+    EXPECT_EQ(y.value[0], kInf) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 0), 0) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 1), kInf) << op;
+  }
+  const RefTensor y =
+      Apply("Pow", {}, {Inexact(DType::kF64, {10, 10}, {0.1, 5}), Exact(DType::kF64, {400, 310})});
+  EXPECT_THAT(y.value, ElementsAre(kInf, kInf));
+  EXPECT_EQ(graph::ToleranceAt(y, 0), 0);
+  EXPECT_EQ(graph::ToleranceAt(y, 1), kInf);
+}
+
+TEST(BoundsTest, TheEndOfADomainAdmitsNaNAndNumbers) {
+  auto check = [](const std::string& op, double end, double inwards) {
+    // Just inside, just outside, far outside, far inside.
+    const Values x = {end + 0.01 * inwards, end - 0.01 * inwards, end - inwards / 2,
+                      end + inwards / 2};
+    const RefTensor y = Apply(op, {}, {Inexact(DType::kF32, x, Values(4, 0.1))});
+    EXPECT_TRUE(std::isnan(y.value[1])) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 0), kInf) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 1), kInf) << op;
+    EXPECT_TRUE(std::isnan(y.value[2])) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 2), 0) << op;
+    EXPECT_LT(graph::ToleranceAt(y, 3), 1) << op;
+  };
+  check("Sqrt", 0, 1);
+  check("Log", 0, 1);
+  check("Acosh", 1, 1);
+  for (const char* op : {"Asin", "Acos", "Atanh"}) {
+    check(op, 1, -1);
+    check(op, -1, 1);
+  }
+  const RefTensor power = Apply("Pow", {},
+                                {Inexact(DType::kF32, {0.01, -0.01, -1, 1}, Values(4, 0.1)),
+                                 Exact(DType::kF32, Values(4, 0.5))});
+  EXPECT_EQ(graph::ToleranceAt(power, 0), kInf);
+  EXPECT_EQ(graph::ToleranceAt(power, 1), kInf);
+  EXPECT_EQ(graph::ToleranceAt(power, 2), 0);
+  EXPECT_LT(graph::ToleranceAt(power, 3), 0.1);
+}
+
+TEST(BoundsTest, ARemainderJumpsWhereTheQuotientIsWhole) {
+  const Attrs fmod = {{"fmod", int64_t{1}}};
+  const RefTensor y = Apply(
+      "Mod", fmod,
+      {Inexact(DType::kF32, {3, 2.5, 0, 2.99}, Values(4, 0.02)), Exact(DType::kF32, Values(4, 1))});
+  EXPECT_GE(graph::ToleranceAt(y, 0), 1);
+  EXPECT_LT(graph::ToleranceAt(y, 1), 0.03);
+  EXPECT_LT(graph::ToleranceAt(y, 2), 0.03);  // passes through zero
+  EXPECT_GE(graph::ToleranceAt(y, 3), 0.99);
+  EXPECT_LT(graph::ToleranceAt(y, 3), 1.1);
+  // 5 becomes 6 or 4; 6 mod 3 is 0, 5 mod 3 is 2. With the divisor's sign so does 0.
+  const RefTensor whole =
+      Apply("Mod", {}, {Inexact(DType::kI32, {5, 7, 0}, {1, 0, 1}), Exact(DType::kI32, {3, 3, 3})});
+  EXPECT_GE(graph::ToleranceAt(whole, 0), 2);
+  EXPECT_EQ(graph::ToleranceAt(whole, 1), 0);
+  EXPECT_GE(graph::ToleranceAt(whole, 2), 2);
+}
+
+TEST(BoundsTest, AQuotientOfIntegersMovesByWholeNumbers) {
+  const RefTensor y = Apply("Div", {},
+                            {Inexact(DType::kI32, {2, 7, 9, 100}, {1, 0, 7, 0}),
+                             Inexact(DType::kI32, {3, 3, 3, 1}, {0, 0, 0, 1})});
+  EXPECT_THAT(y.value, ElementsAre(0, 2, 3, 100));
+  EXPECT_EQ(graph::ToleranceAt(y, 0), 1);
+  EXPECT_EQ(graph::ToleranceAt(y, 1), 0);
+  EXPECT_EQ(graph::ToleranceAt(y, 2), 3);
+  EXPECT_GE(graph::ToleranceAt(y, 3), 100);
+}
+
+TEST(BoundsTest, AnIndexThatRoundingMayMoveAdmitsItsNeighbours) {
+  const Values x = {1, 5, 100, 7, 7, 7};
+  RefTensor data = Exact(DType::kF32, x), at = Inexact(DType::kI64, {1, 0, 4, 5}, {1, 0, 1, 1});
+  auto expect = [](const RefTensor& y, const std::string& op) {
+    EXPECT_THAT(y.value, ElementsAre(5, 1, 7, 7)) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 0), 95) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 1), 0) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 2), 0) << op;
+    EXPECT_EQ(graph::ToleranceAt(y, 3), 0) << op;
+  };
+  expect(Apply("Gather", {}, {data, at}), "Gather");
+  expect(Apply("GatherElements", {}, {data, at}), "GatherElements");
+  RefTensor tuples = at;
+  tuples.shape = {4, 1};
+  expect(Apply("GatherND", {}, {data, tuples}), "GatherND");
+  const RefTensor lengths = Inexact(DType::kI64, {2, 2}, {1, 0});
+  const RefTensor rows{DType::kF32, {2, 3}, {1, 2, 30, 4, 5, 60}, {}};
+  const Attrs axes = {{"batch_axis", int64_t{0}}, {"time_axis", int64_t{1}}};
+  const RefTensor reversed = Apply("ReverseSequence", axes, {rows, lengths});
+  EXPECT_THAT(reversed.value, ElementsAre(2, 1, 30, 5, 4, 60));
+  EXPECT_EQ(graph::ToleranceAt(reversed, 0), 28);
+  EXPECT_EQ(graph::ToleranceAt(reversed, 2), 29);
+  EXPECT_EQ(graph::ToleranceAt(reversed, 3), 0);
+  const RefTensor table{DType::kF32, {2, 2}, {1, 2, 3, 4}, {}},
+      update{DType::kF32, {1, 2}, {5, 6}, {}};
+  RefTensor where{DType::kI64, {1, 2}, {0, 1}, {0, 1 / kUnit}};
+  const RefTensor scattered = Apply("ScatterElements", {}, {table, where, update});
+  EXPECT_THAT(scattered.value, ElementsAre(5, 2, 3, 6));
+  EXPECT_THAT(scattered.err, ElementsAre(0, kInf, 0, kInf));
+  const RefTensor nd = Apply("ScatterND", {}, {table, where, Exact(DType::kF32, {9})});
+  EXPECT_EQ(graph::ToleranceAt(nd, 2), kInf);
+}
+
+TEST(BoundsTest, ProductsOfInexactZerosAreInexact) {
+  RefTensor a{DType::kF32, {1, 2}, {0, 0}, {}}, b{DType::kF32, {2, 1}, {0, 0}, {}};
+  a.err.assign(2, 0.5 / kUnit);
+  b.err.assign(2, 0.25 / kUnit);
+  EXPECT_GE(graph::ToleranceAt(Apply("MatMul", {}, {a, b}), 0), 0.25);
+  EXPECT_LT(graph::ToleranceAt(Apply("MatMul", {}, {a, b}), 0), 0.26);
+  const RefTensor product = Apply("ReduceProd", {{"axes", std::vector<int64_t>{1}}}, {a});
+  EXPECT_GE(graph::ToleranceAt(product, 0), 0.25);
+  EXPECT_LT(graph::ToleranceAt(product, 0), 0.26);
 }
 
 }  // namespace

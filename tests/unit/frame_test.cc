@@ -245,6 +245,10 @@ TEST(Expected, ComparesWithinTolerance) {
   const float want_nan[] = {1, 2, NAN}, no_nan[] = {1, 2, 3};
   EXPECT_TRUE(CompareOutput(view->output(1, 0), DType::kF32, want_nan, "y").ok());
   EXPECT_FALSE(CompareOutput(view->output(1, 0), DType::kF32, no_nan, "y").ok());
+  // Where nothing is known anything is right.
+  const double want[] = {1, NAN, INFINITY};
+  const float unknown[] = {INFINITY, INFINITY, INFINITY}, any[] = {NAN, 1, -INFINITY};
+  EXPECT_TRUE(CompareOutput({want, unknown}, DType::kF32, any, "y").ok());
 }
 
 TEST(Expected, TruncationIsNoticedAtEveryByte) {

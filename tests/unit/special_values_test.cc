@@ -115,6 +115,12 @@ std::vector<Row> Binaries(const std::string& type) {
                   {{1, 0, 1, 0, 1, 0, 1, 0, 0}, a, b},
                   {kNan, kNan, kNan, -kInf, kInf, 2, -0.0, 0, -0.0},
                   kSigned});
+  const std::string five = type + "[?,5]";
+  rows.push_back({"Mod.1(0, 1) {fmod=1}",
+                  {five, five},
+                  {{-0.0, -6, 6, -0.5, 2}, {3, 3, -3, 3, kInf}},
+                  {-0.0, -0.0, 0, -0.5, 2},
+                  kSigned});
   return rows;
 }
 
