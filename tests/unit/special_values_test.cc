@@ -419,6 +419,33 @@ TEST(QuantizedTest, IntegerProductsAreExact) {
                   Values(m * n, 255.0 * 127 * k), others);
 }
 
+// A schedule lets the sum start from what is added, which is much larger here than the sum is.
+TEST(AddendTest, KernelsOfSumsStayWithinTheirBounds) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"f32[64,8]", "f32[8,64]", "f32[64,64]"}, "MatMul.1(0, 1)"},
+      {{"f32[1,3,16,16]", "f32[16,3,1,1]", "f32[1,16,16,16]"}, "Conv.1(0, 1)"},
+  };
+  for (const auto& [types, sum] : cases) {
+    auto w = OpWorkload(types, {sum, "Add.1(3, 2)"});
+    ASSERT_TRUE(w.ok()) << w.status();
+    std::vector<Values> inputs = fusion::MakeInputs(*w, 3);
+    for (double& x : inputs[2]) x = ToF32(x * 100);
+    auto reference = fusion::EvaluateReference(*w, inputs);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    const OpProgram program(*w);
+    ASSERT_TRUE(program.ok());
+    for (const auto& [name, target] : kTargets) {
+      const Values got = Kernel(program, inputs, target);
+      ASSERT_EQ(got.size(), (*reference)[0].expected.size());
+      int outside = 0;
+      for (size_t i = 0; i < got.size(); ++i)
+        outside +=
+            !(std::fabs(got[i] - (*reference)[0].expected[i]) <= (*reference)[0].tolerance[i]);
+      EXPECT_EQ(outside, 0) << sum << " by " << name;
+    }
+  }
+}
+
 TEST(QuantizedTest, RequantizationIsWithinOneQuantumOfExactArithmetic) {
   Rng rng(13);
   constexpr size_t n = 4096;
