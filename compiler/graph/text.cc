@@ -6,6 +6,7 @@
 //   output "scores" = z
 #include <fmt/format.h>
 
+#include <charconv>
 #include <unordered_map>
 
 #include "compiler/graph/graph.h"
@@ -21,11 +22,13 @@ bool Inline(const Constant& c) { return c.num_elements() <= kInlineElements; }
 std::string ConstantText(const Constant& c) {
   if (!Inline(c)) return " @" + c.hash().Hex();
   std::string s = " = [";
-  const bool floats = IsFloat(c.dtype());
+  const bool floats = IsFloat(c.dtype()), words = c.dtype() == DType::kU64;
   const std::vector<double> values = floats ? c.Doubles() : std::vector<double>();
-  const std::vector<int64_t> ints = floats ? std::vector<int64_t>() : c.Ints();
+  const std::vector<int64_t> ints = floats ? std::vector<int64_t>() : words ? c.Words() : c.Ints();
   for (int64_t i = 0; i < c.num_elements(); ++i) {
-    s += (i ? "," : "") + (floats ? FormatFloat(values[i]) : std::to_string(ints[i]));
+    s += (i ? "," : "") + (floats  ? FormatFloat(values[i])
+                           : words ? std::to_string(static_cast<uint64_t>(ints[i]))
+                                   : std::to_string(ints[i]));
   }
   return s + "]";
 }
@@ -91,8 +94,15 @@ class Parser {
       return OkStatus();
     }
     WHET_RETURN_IF_ERROR(in_.Expect("="));
-    WHET_ASSIGN_OR_RETURN(AttrValue list, ParseAttrValue(in_));
     const int64_t n = d.second.num_elements();
+    if (d.second.dtype == DType::kU64) {
+      WHET_ASSIGN_OR_RETURN(const std::vector<int64_t> words, Words());
+      if (static_cast<int64_t>(words.size()) != n)
+        return in_.Error(fmt::format("expected {} elements", n));
+      Define(d.first, d.second, Constant::OfWords(DType::kU64, d.second.shape, words));
+      return OkStatus();
+    }
+    WHET_ASSIGN_OR_RETURN(AttrValue list, ParseAttrValue(in_));
     if (const auto* ints = std::get_if<std::vector<int64_t>>(&list);
         ints && static_cast<int64_t>(ints->size()) == n) {
       if (d.second.dtype == DType::kI64) {
@@ -108,6 +118,22 @@ class Parser {
       return in_.Error(fmt::format("expected {} elements", n));
     Define(d.first, d.second, Constant::OfDoubles(d.second.dtype, d.second.shape, *floats));
     return OkStatus();
+  }
+
+  // The bits of a list of u64, whose elements an attribute does not hold.
+  StatusOr<std::vector<int64_t>> Words() {
+    std::vector<int64_t> words;
+    WHET_RETURN_IF_ERROR(in_.Expect("["));
+    while (!in_.Accept("]")) {
+      if (!words.empty()) WHET_RETURN_IF_ERROR(in_.Expect(","));
+      WHET_ASSIGN_OR_RETURN(const std::string word, in_.Word());
+      uint64_t v = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), v);
+      if (error != std::errc() || end != word.data() + word.size())
+        return in_.Error(fmt::format("'{}' is no u64", word));
+      words.push_back(static_cast<int64_t>(v));
+    }
+    return words;
   }
 
   Status Output() {

@@ -25,6 +25,7 @@ TEST(GraphTextTest, PrintsWhatItParses) {
       "  input \"x y\": f32[1,3,4,4]\n"
       "  const w: f32[2,3,1,1] = [1.0,-2.5,0.0,inf,nan,9.5367431640625e-07]\n"
       "  const i: i64[2] = [-1,9223372036854775807]\n"
+      "  const u: u64[4] = [0,9007199254740993,9223372036854775808,18446744073709551615]\n"
       "  y:0: f32[1,2,4,4]<(a, b, c, d) -> (a, c, d, b)> = Conv(\"x y\", w) {dilations=[1,1], "
       "group=1, pads=[0,0,0,0], strides=[1,1]} \"conv/1\"\n"
       "  z: f32[1,2,16] = Reshape(y:0) {shape=[1,2,16]} \"flat\"\n"
