@@ -359,6 +359,18 @@ StatusOr<ModelDesc> Assemble(const ModelSpec& spec, const std::vector<BuiltTask>
   return first;
 }
 
+// What the model calls the task: the nodes of the first step that runs it.
+std::string LabelOfTask(const ModelSpec& spec, size_t task) {
+  std::vector<const ModelGraph*> graphs = {&spec};
+  for (const ModelGraph& v : spec.variants) graphs.push_back(&v);
+  for (const ModelGraph* g : graphs) {
+    for (const ModelStep& s : g->steps) {
+      if (static_cast<size_t>(s.task) == task) return s.label;
+    }
+  }
+  return std::to_string(task);
+}
+
 }  // namespace
 
 int64_t PlanMemory(const std::vector<Lifetime>& buffers, std::vector<int64_t>* offsets) {
@@ -401,7 +413,8 @@ StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path) {
   for (size_t i = 0; i < spec.tasks.size(); ++i) {
     auto built = BuildTask(spec.tasks[i], i, spec.target);
     if (!built.ok())
-      return Annotate(built.status(), fmt::format("task {} ({})", i, spec.tasks[i].workload));
+      return Annotate(built.status(),
+                      fmt::format("task '{}' ({})", LabelOfTask(spec, i), spec.tasks[i].workload));
     objects.push_back(fmt::format("{}/t{}.o", dir.path, i));
     WHET_RETURN_IF_ERROR(WriteFile(objects.back(), built->code.object));
     stats.code_bytes += static_cast<int64_t>(built->code.object.size());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/artifact_io.h"
@@ -41,6 +42,32 @@ void PrintValues(const char* what, const Json& values) {
     fmt::print("{:<8} '{}' {} {}\n", what, v["name"].get<std::string>(),
                v["dtype"].get<std::string>(), ShapeText(shape));
   }
+}
+
+// What follows a number that is a sum where there are further sets of shapes.
+std::string OfAll(const Json& further) {
+  return further.empty() ? "" : fmt::format(" for {} sets of shapes together", further.size() + 1);
+}
+
+// The distinct tasks of all sets of shapes, in order of first use, named after that; and how many
+// kernels one run of each set launches, together.
+Json TasksOf(const Model& model, int64_t* launches) {
+  Json tasks = Json::array();
+  std::map<std::string, size_t> known;
+  std::vector<const Model*> sets = {&model};
+  for (const auto& v : model.variants()) sets.push_back(v.get());
+  for (const Model* set : sets) {
+    const whet_model& m = set->desc();
+    for (uint32_t i = 0; i < m.n_steps; ++i) {
+      const std::string workload = m.kernels[m.steps[i].kernel].workload;
+      const auto [it, fresh] = known.try_emplace(workload, tasks.size());
+      if (fresh)
+        tasks.push_back({{"name", m.steps[i].label}, {"workload", workload}, {"count", 0}});
+      tasks[it->second]["count"] = tasks[it->second]["count"].get<int64_t>() + 1;
+    }
+    *launches += m.n_steps;
+  }
+  return tasks;
 }
 
 class InspectVerb : public Verb {
@@ -83,10 +110,8 @@ class InspectVerb : public Verb {
   Status InspectArtifact() const {
     WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(model_flags_.options.model));
     const whet_model& m = model->desc();
-    Json tasks = Json::array();
-    for (uint32_t i = 0; i < m.n_steps; ++i)
-      tasks.push_back(
-          {{"name", m.steps[i].label}, {"workload", m.kernels[m.steps[i].kernel].workload}});
+    int64_t launches = 0;
+    const Json tasks = TasksOf(*model, &launches);
     Json metadata = Json::parse(m.metadata, nullptr, false);
     if (metadata.is_discarded()) metadata = m.metadata;
     Json further = Json::array();  // sets of input shapes
@@ -98,7 +123,7 @@ class InspectVerb : public Verb {
                        {"inputs", TensorsJson(model->inputs())},
                        {"outputs", TensorsJson(model->outputs())},
                        {"further_inputs", further},
-                       {"kernels", m.n_kernels},
+                       {"launches", launches},
                        {"tasks", tasks},
                        {"arena_bytes", m.arena_bytes},
                        {"packed_bytes", m.packed_bytes},
@@ -113,7 +138,7 @@ class InspectVerb : public Verb {
                  BytesText(static_cast<double>(m.arena_bytes)),
                  BytesText(static_cast<double>(m.packed_bytes)),
                  BytesText(static_cast<double>(m.constants_bytes)));
-      fmt::print("{} tasks, {} kernels\n", m.n_steps, m.n_kernels);
+      fmt::print("{} tasks, {} kernel launches{}\n", tasks.size(), launches, OfAll(further));
       std::vector<std::string> labels;
       for (uint32_t i = 0; i < m.n_steps; ++i) labels.emplace_back(m.steps[i].label);
       const std::string path = CommonPath(labels);
@@ -148,17 +173,16 @@ class InspectVerb : public Verb {
                  {"nodes", info.nodes},
                  {"parameter_bytes", info.parameter_bytes},
                  {"flops", info.flops},
-                 {"kernels", info.kernels},
+                 {"launches", info.launches},
                  {"plan", PlanJson(info.plan)},
                  {"tasks", tasks}};
     if (model_flags_.options.graph_text)
       json["graph"] = {{"before", info.graph_before}, {"after", info.graph_after}};
     if (TextWanted(json_)) {
-      const std::string of_all =
-          further.empty() ? "" : fmt::format(" for {} sets of shapes together", further.size() + 1);
-      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP, {} kernels{}\n", info.nodes,
-                 BytesText(static_cast<double>(info.parameter_bytes)),
-                 static_cast<double>(info.flops) * 1e-6, info.kernels, of_all);
+      fmt::print("model    {} nodes, {} of weights, {:.1f} MFLOP, {} tasks, {} kernel launches{}\n",
+                 info.nodes, BytesText(static_cast<double>(info.parameter_bytes)),
+                 static_cast<double>(info.flops) * 1e-6, info.tasks.size(), info.launches,
+                 OfAll(further));
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
       for (const Json& inputs : further) PrintValues("or input", inputs);

@@ -184,7 +184,7 @@ StatusOr<ModelInfo> InspectModel(const ModelOptions& options) {
     std::vector<ValueInfo>& inputs = &set == &m ? info.inputs : info.further_inputs.emplace_back();
     for (graph::ValueId v : set.graph.inputs)
       inputs.push_back(describe(set.graph, set.graph.values[v].name, v));
-    info.kernels += static_cast<int64_t>(set.partition.groups.size());
+    info.launches += static_cast<int64_t>(set.partition.groups.size());
   }
   for (const graph::GraphOutput& o : m.graph.outputs)
     info.outputs.push_back(describe(m.graph, o.name, o.value));

@@ -25,10 +25,12 @@ struct ModelOptions {
   // Further sets of shapes; the artifact holds the model once for each, and `shapes` is the first.
   std::vector<std::map<std::string, std::vector<int64_t>>> more_shapes;
   std::map<std::string, std::string> bind;  // --bind NAME=VALUE, by input or symbolic dimension
-  std::vector<std::string> extra_outputs;   // --output NAME: given out besides the model's own
-  std::string target = "host";              // or target text
-  int threads = 1;                          // records are looked up for this number of threads
-  std::string db;                           // tuning log; empty: none
+  // The artifact that shapes and bound values were taken from; empty: they are the user's.
+  std::string shapes_of;
+  std::vector<std::string> extra_outputs;  // --output NAME: given out besides the model's own
+  std::string target = "host";             // or target text
+  int threads = 1;                         // records are looked up for this number of threads
+  std::string db;                          // tuning log; empty: none
   std::string server;  // HOST:PORT of a tuner server to ask instead; empty: none
   // The graph's text goes to stderr after each run of this graph pass; empty: none.
   std::string dump_after;
@@ -93,8 +95,8 @@ struct ModelInfo {
   std::vector<TaskInfo> tasks;                         // distinct, in order of first use
   int64_t nodes = 0;                                   // of the file
   int64_t parameter_bytes = 0;
-  // Of one inference for each set of shapes, together; and the kernels that they launch.
-  int64_t flops = 0, kernels = 0;
+  // Of one inference for each set of shapes, together; and the kernel launches that they take.
+  int64_t flops = 0, launches = 0;
   PlanInfo plan;  // of the first set
   // Text for the first set, as imported and after the passes; if wanted.
   std::string graph_before, graph_after;

@@ -1,12 +1,13 @@
 // The `whet` command.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "compiler/driver/flags.h"
@@ -20,6 +21,29 @@ namespace {
 constexpr const char* kAbout =
     "whet sharpens deep-learning models for the device they run on: it measures candidates for "
     "every part of a model and compiles it with the fastest.";
+
+// Whoever closed the pipe has seen enough, and is not told.
+int OutputLost(int error) {
+  if (error != EPIPE) {
+    std::fprintf(stderr, "whet: cannot write to standard output%s%s\n", error != 0 ? ": " : "",
+                 error != 0 ? std::strerror(error) : "");
+  }
+  return kExitUsage;
+}
+
+// What was printed may still be in the buffer.
+int Flushed(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return code == kExitDone ? OutputLost(errno) : code;
+}
+
+// What fmt throws when it cannot write; on standard error nothing can be said then.
+int Failed(const char* verb, const std::system_error& e) {
+  if (std::ferror(stdout) != 0) return OutputLost(e.code().value());
+  if (std::ferror(stderr) != 0) return kExitUsage;
+  return Explain(verb, Internal("{}", e.what()));
+}
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // `whet log best | head` ends by a failed write, not by a signal
@@ -54,13 +78,15 @@ int Main(int argc, char** argv) {
     } catch (const std::bad_alloc&) {
       return Explain(Verbs()[i].name,
                      ResourceExhausted("there is not enough memory for this model or file"));
+    } catch (const std::system_error& e) {
+      return Failed(Verbs()[i].name, e);
     }
   }
-  fmt::print(stderr, "{}", app.help());
+  std::fputs(app.help().c_str(), stderr);
   return kExitUsage;
 }
 
 }  // namespace
 }  // namespace whet::driver
 
-int main(int argc, char** argv) { return whet::driver::Main(argc, argv); }
+int main(int argc, char** argv) { return whet::driver::Flushed(whet::driver::Main(argc, argv)); }

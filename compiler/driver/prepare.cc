@@ -29,6 +29,7 @@ StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
   frontend::ImportOptions import;
   import.shapes = options.shapes;
   import.bind = options.bind;
+  import.artifact = options.shapes_of;
   import.outputs = options.extra_outputs;
   import.writes = options.writes;
   return frontend::ImportFile(options.model, import);

@@ -16,10 +16,8 @@ Status WriteJson(const std::string& json, const nlohmann::ordered_json& value) {
   const std::string text =
       value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (json == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return std::fflush(stdout) == 0
-               ? OkStatus()
-               : InvalidArgument("cannot write to standard output: {}", std::strerror(errno));
+    fmt::print("{}", text);
+    return OkStatus();
   }
   std::ofstream out(json);
   out << text;
@@ -30,7 +28,8 @@ Status WriteJson(const std::string& json, const nlohmann::ordered_json& value) {
 int Explain(const std::string& verb, const Status& status) {
   if (status.ok()) return kExitDone;
   std::fflush(stdout);
-  fmt::print(stderr, "whet {}: {}\n", verb, Message(status));
+  // Not by fmt, which throws where standard error cannot be written.
+  std::fputs(fmt::format("whet {}: {}\n", verb, Message(status)).c_str(), stderr);
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded: return kExitUnreachable;

@@ -1,5 +1,7 @@
 // How a verb talks: JSON to a file or standard output (`--json FILE|-`), text for people otherwise,
 // errors on standard error as `whet VERB: message`, a Status turned into an exit code. Stateless.
+// Standard output that cannot be written is main's to report: fmt::print throws, or what is left in
+// the buffer cannot be flushed at the end.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 

@@ -218,6 +218,7 @@ Status VerifySet(const std::shared_ptr<const Model>& model, const Buffers& io,
 StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
   VerifyOptions options = given;
   WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> artifact, LoadArtifact(options.artifact));
+  if (given.shapes.empty() && given.bind.empty()) options.shapes_of = given.artifact;
   WHET_RETURN_IF_ERROR(TakeMetadata(*artifact, &options));
   VerifyReport report;
   report.passed = true;

@@ -26,6 +26,9 @@ struct ImportOptions {
   int64_t max_nodes = 1'000'000;     // once loops are unrolled and functions inlined
   // Files that the caller is going to write: the model's weights may be in none of them.
   std::vector<std::string> writes;
+  // The artifact that shapes and bound values are of, which may be another model's; empty: they are
+  // the user's flags. For messages.
+  std::string artifact;
 };
 
 // How sure a frontend is that a file is one of its own; the surest one reads it. A format without a

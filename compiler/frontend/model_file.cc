@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "compiler/support/names.h"
+
 namespace whet::frontend {
 namespace {
 
@@ -67,6 +69,25 @@ StatusOr<std::string> ReadModelFile(const std::string& path, int64_t most) {
 bool HasOutput(const graph::Graph& g, std::string_view name) {
   return std::any_of(g.outputs.begin(), g.outputs.end(),
                      [&](const graph::GraphOutput& o) { return o.name == name; });
+}
+
+Status UnknownName(const ImportOptions& options, std::string_view flag, std::string_view name,
+                   Named what, const std::vector<std::string>& inputs,
+                   const std::vector<std::string>& dimensions) {
+  std::vector<std::string> all = inputs;
+  all.insert(all.end(), dimensions.begin(), dimensions.end());
+  const std::string there =
+      fmt::format("inputs: {}{}{}", ListOf(inputs),
+                  dimensions.empty() ? "" : "; dimensions: ", ListOf(dimensions));
+  const char* kind =
+      what == Named::kInput ? "is no input" : "is no input and no symbolic dimension";
+  if (!options.artifact.empty()) {
+    return InvalidArgument(
+        "'{}' was compiled from another model, with {} '{}', which {} of this; {}",
+        options.artifact, flag == "--shape" ? "an input" : flag, name, kind, there);
+  }
+  return InvalidArgument("{} names '{}', which {}{}; {}", flag, name, kind, Suggestion(name, all),
+                         there);
 }
 
 void Problems::Add(Status s) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/frontend/frontend.h"
 #include "compiler/graph/graph.h"
 #include "compiler/support/status.h"
 
@@ -18,6 +19,13 @@ StatusOr<std::string> ReadModelFile(const std::string& path, int64_t most);
 
 // Whether an output is called so already: --output may name it too, or say the same twice.
 bool HasOutput(const graph::Graph& g, std::string_view name);
+
+// That `flag` ("--shape", "--bind") names what is neither an input nor, where the model has some
+// and the flag takes them, a symbolic dimension.
+enum class Named { kInput, kInputOrDimension };
+Status UnknownName(const ImportOptions& options, std::string_view flag, std::string_view name,
+                   Named what, const std::vector<std::string>& inputs,
+                   const std::vector<std::string>& dimensions = {});
 
 // The problems of one model, all reported at once: the first kMost in words, the others by number.
 class Problems {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/frontend/bound_value.h"
+#include "compiler/frontend/model_file.h"
 #include "compiler/onnx/tensor.h"
 #include "compiler/support/names.h"
 
@@ -162,17 +163,14 @@ std::vector<InputType> ResolveInputs(const std::vector<const ValueInfoProto*>& i
       if (Status s = resolver.BindDimension(name, text); !s.ok()) problems->push_back(s);
       continue;
     }
-    std::vector<std::string> all = names;
-    all.insert(all.end(), dimensions.begin(), dimensions.end());
-    problems->push_back(InvalidArgument(
-        "--bind names '{}', which is no input and no symbolic dimension{}; inputs: {}{}{}", name,
-        Suggestion(name, all), ListOf(names), dimensions.empty() ? "" : "; dimensions: ",
-        ListOf({dimensions.begin(), dimensions.end()})));
+    problems->push_back(frontend::UnknownName(options, "--bind", name,
+                                              frontend::Named::kInputOrDimension, names,
+                                              {dimensions.begin(), dimensions.end()}));
   }
   for (const auto& [name, shape] : options.shapes) {
     if (!known.count(name))
-      problems->push_back(InvalidArgument("--shape names '{}', which is no input{}; inputs: {}",
-                                          name, Suggestion(name, names), ListOf(names)));
+      problems->push_back(
+          frontend::UnknownName(options, "--shape", name, frontend::Named::kInput, names));
   }
   for (const ValueInfoProto* v : inputs) {
     if (Status s = resolver.Bind(*v); !s.ok()) problems->push_back(s);

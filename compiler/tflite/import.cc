@@ -150,16 +150,13 @@ class Importer {
       }
     }
     const std::vector<std::string> all(known.begin(), known.end());
-    const std::string names = ListOf(all);
     for (const auto& [name, shape] : options_.shapes) {
       if (!known.count(name))
-        Problem(InvalidArgument("--shape names '{}', which is no input{}; inputs: {}", name,
-                                Suggestion(name, all), names));
+        Problem(frontend::UnknownName(options_, "--shape", name, frontend::Named::kInput, all));
     }
     for (const auto& [name, value] : options_.bind) {
       if (!known.count(name))
-        Problem(InvalidArgument("--bind names '{}', which is no input{}; inputs: {}", name,
-                                Suggestion(name, all), names));
+        Problem(frontend::UnknownName(options_, "--bind", name, frontend::Named::kInput, all));
     }
     return OkStatus();
   }

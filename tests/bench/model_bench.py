@@ -70,7 +70,7 @@ def shape_of(build, model, flags):
         return {"error": out}
     info = json.loads(out)
     copies = sum(t["count"] for t in info["tasks"] if t["summary"].split(" ")[0] in ("Identity", "Transpose"))
-    return {"weights_bytes": info["parameter_bytes"], "kernels": info["kernels"],
+    return {"weights_bytes": info["parameter_bytes"], "kernels": info["launches"],
             "base": len(BASE.findall(info["graph"]["before"])), "copies": copies}
 
 

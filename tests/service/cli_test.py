@@ -16,7 +16,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import (ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, conv_chain, field, initializer, model, node, npy, read,
+from cli_case import (ARTIFACTS, BIN, RELU, SYMBOLIC, UNSUPPORTED, WHET, CliCase, conv_chain, field, initializer, ints, model, node, npy, read,
                       value_info)
 
 
@@ -154,6 +154,17 @@ class CliTest(CliCase):
         r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run zero\n', capture_output=True, text=True, timeout=60)
         self.assertEqual(r.returncode, 2)
 
+    def test_a_model_and_its_artifact_have_as_many_tasks_and_launches(self):
+        nodes = [node('Relu', ['x'], ['a'], 'relu1'), node('Relu', ['z'], ['b'], 'relu2'), node('Relu', ['w'], ['c'], 'relu3')]
+        shapes = {'x': [1, 8], 'z': [1, 8], 'w': [3, 8], 'a': [1, 8], 'b': [1, 8], 'c': [3, 8]}
+        same = self.path('same.onnx', model(nodes, [value_info(n, shapes[n]) for n in 'xzw'], [value_info(n, shapes[n]) for n in 'abc']))
+        r = self.run_whet('compile', same, '-o', 'same.so')
+        self.assertIn('0 of 2 tasks tuned', r.stdout, r.stderr)
+        for file in [same, 'same.so']:
+            self.assertIn('2 tasks, 3 kernel launches\n', self.run_whet('inspect', file).stdout)
+            j = json.loads(self.run_whet('inspect', file, '--json', '-').stdout)
+            self.assertEqual(([(t['name'], t['count']) for t in j['tasks']], j['launches']), ([('relu1', 2), ('relu3', 1)], 3))
+
     def test_inspect_shows_an_artifact(self):
         j = json.loads(self.run_whet('inspect', os.path.join(ARTIFACTS, 'phases.so'), '--json', '-').stdout)
         self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [100, 10]}])
@@ -175,6 +186,23 @@ class CliTest(CliCase):
         self.expect(2, ["'bgr' is not one of crop="], 'run', art, '--input', 'x.npy', '--preprocess', 'bgr')
         self.expect(2, ['p.png'], 'run', art, '--input', png, '--preprocess', 'range=0,1')
         self.expect(2, ["'size=3' is not one of crop="], 'run', art, '--input', png, '--preprocess', 'size=3')
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        relu, chain = self.path('relu.onnx', RELU), self.path('chain.onnx', conv_chain(60))
+        self.assertEqual(self.run_whet('compile', relu, '-o', 'relu.so').returncode, 0)
+        for args in [['--help'], ['inspect', relu], ['inspect', chain, '--graph'], ['inspect', chain, '--json', '-'], ['inspect', 'relu.so'],
+                     ['compile', relu, '-o', 'relu.so', '--explain'], ['verify', 'relu.so', relu, '--layers'], ['bench', '--dump-config'], ['doctor']]:
+            with open('/dev/full', 'w') as full:
+                r = subprocess.run([WHET, *args], env=self.env, cwd=self.dir, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(r.returncode, 2, (args, r.stderr))
+            self.assertIn('cannot write to standard output: No space left on device', r.stderr, args)
+            read_end, write_end = os.pipe()
+            os.close(read_end)
+            r = subprocess.run([WHET, *args], env=self.env, cwd=self.dir, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=60)
+            os.close(write_end)
+            self.assertEqual((r.returncode, r.stderr), (2, ''), args)
+        with open('/dev/full', 'w') as full:
+            self.assertEqual(subprocess.run([WHET, 'inspect', 'absent.onnx'], env=self.env, cwd=self.dir, stderr=full, timeout=60).returncode, 2)
 
     def test_unwritable_json(self):
         self.expect(2, ['cannot write'], 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--runs', '3', '--json', 'no/such/folder.json')
@@ -269,6 +297,13 @@ class CliTest(CliCase):
         self.expect(2, ['whet inspect: there is not enough memory'], 'inspect', 'large.onnx',
                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20)))
 
+    def test_a_task_that_cannot_be_built_is_named_after_its_nodes(self):
+        conv = node('Conv', ['x', 'w'], ['y'], 'conv1') + field(5, ints('kernel_shape', [3, 3])) + field(5, ints('pads', [1, 1, 1, 1]))
+        graph = field(1, conv) + field(2, 'g') + field(5, initializer('w', [1, 3, 3, 3], [0.1] * 27))
+        graph += field(11, value_info('x', [1, 3, 48, 'width'])) + field(12, value_info('y', [1, 1, 48, 'width']))
+        wide = self.path('wide.onnx', field(1, 8) + field(7, graph) + field(8, field(1, '') + field(2, 13)))
+        self.expect(2, ["task 'conv1' (", 'would have more than'], 'compile', wide, '--shape', 'x=1,3,48,999999999', '-o', 'wide.so')
+
     def test_a_model_compiles_runs_and_agrees_with_its_reference(self):
         relu = self.path('relu.onnx', RELU)
         r = self.run_whet('compile', relu, '-o', 'relu.so', '--json', '-')
@@ -288,6 +323,10 @@ class CliTest(CliCase):
         r = self.run_whet('verify', 'relu.so', self.path('other.onnx', RELU.replace(b'Relu', b'Tanh')), '--layers', '--json', '-')
         self.assertEqual(r.returncode, 1, r.stderr)
         self.assertEqual((json.loads(r.stdout)['passed'], json.loads(r.stdout)['first_divergent_layer']), (False, 'relu1'))
+        picture = self.path('picture.onnx', model([node('Relu', ['picture'], ['y'], 'relu1')], [value_info('picture', [1, 8])], [value_info('y', [1, 8])]))
+        r = self.expect(2, ["'relu.so' was compiled from another model, with an input 'x', which is no input of this; inputs: picture"], 'verify', 'relu.so', picture)
+        self.assertNotIn('--shape', r.stderr)
+        self.expect(2, ["--shape names 'x', which is no input"], 'verify', 'relu.so', picture, '--shape', 'x=1,8')
         loose = ['--rtol', '0', '--atol', '9']
         self.assertEqual(self.run_whet('verify', 'relu.so', 'other.onnx', *loose).returncode, 0)
         self.expect(2, ['has another shape', '--shape'], 'verify', 'relu.so', self.path('sym.onnx', SYMBOLIC), '--shape', 'x=3,8')
@@ -377,10 +416,12 @@ class CliTest(CliCase):
         self.expect(2, ['sets 1 and 3 of shapes are the same'], 'compile', sym, '--shape', 'x=1,8', '--shape', 'x=3,8', '--shape', 'x=1,8', '-o', 'twice.so')
         both = ['inspect', sym, '--shape', 'x=1,8', '--shape', 'x=3,8']
         r = self.run_whet(*both, '--graph')
-        for line in ["2 kernels for 2 sets of shapes together", "input    'x' f32 1x8", "or input 'x' f32 3x8", '# as imported, for the first set of shapes']:
+        for line in ["2 tasks, 2 kernel launches for 2 sets of shapes together", "input    'x' f32 1x8", "or input 'x' f32 3x8", '# as imported, for the first set of shapes']:
             self.assertIn(line, r.stdout, r.stderr)
         j = json.loads(self.run_whet(*both, '--json', '-').stdout)
-        self.assertEqual((j['kernels'], j['further_inputs']), (2, [[{'name': 'x', 'dtype': 'f32', 'shape': [3, 8]}]]))
+        self.assertEqual((len(j['tasks']), j['launches'], j['further_inputs']), (2, 2, [[{'name': 'x', 'dtype': 'f32', 'shape': [3, 8]}]]))
+        j = json.loads(self.run_whet('inspect', 'sym.so', '--json', '-').stdout)
+        self.assertEqual((len(j['tasks']), j['launches']), (2, 2))
         # Weights that the sets have in common are there once.
         nodes = [node('MatMul', ['x', 'w'], ['y'], 'dense1')]
         graph = b''.join(field(1, n) for n in nodes) + field(2, 'g') + field(5, initializer('w', [64, 4096], [0.001 * (i % 997) for i in range(64 * 4096)]))
