@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler/graph/bind_hint.h"
+
 namespace whet::graph {
 
 namespace {
@@ -100,7 +102,8 @@ Status ImportContext::CheckAllTaken() const {
 
 StatusOr<std::vector<int64_t>> ImportContext::ConstInts(int i, std::string_view what) const {
   if (!IsConst(i))
-    return Unimplemented("{} (input {}) must be a constant once shapes are known", what, i);
+    return Unimplemented("{} (input {}) must be a constant once shapes are known{}", what, i,
+                         BindHint(builder.graph(), inputs[i]));
   const Constant& c = *builder.graph().constant(inputs[i]);
   if (IsFloat(c.dtype()))
     return InvalidArgument("{} (input {}) is {}, not an integer", what, i,
@@ -131,7 +134,8 @@ StatusOr<std::vector<ValueId>> ImportContext::Sequence(int i) const {
 
 StatusOr<std::vector<double>> ImportContext::ConstFloats(int i, std::string_view what) const {
   if (!IsConst(i))
-    return Unimplemented("{} (input {}) must be a constant once shapes are known", what, i);
+    return Unimplemented("{} (input {}) must be a constant once shapes are known{}", what, i,
+                         BindHint(builder.graph(), inputs[i]));
   return builder.graph().constant(inputs[i])->Doubles();
 }
 

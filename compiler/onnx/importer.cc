@@ -117,6 +117,9 @@ void Importer::Inputs() {
     top_.values[t.name] =
         t.value ? builder_.Constant(t.name, t.value) : builder_.Input(t.name, std::move(t.type));
   }
+  for (const auto& [name, v] : top_.values) {
+    if (options_.bind.count(name) > 0) bound_[v] = {name};
+  }
   for (Status& s : problems) Problem(std::move(s));
   for (const auto* v : inputs) top_.values.try_emplace(v->name(), kPoisoned);
 }

@@ -2,6 +2,7 @@
 // (header, inputs, outputs, the report), nodes.cc what concerns one node: its attributes, the
 // graphs among them, and functions of the model. Internal to compiler/onnx; one thread, used once.
 #pragma once
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -35,6 +36,8 @@ class Importer {
     int depth = 0;
     std::string place;  // " in then_branch of 'If_3'"; empty for the model's own graph
     const Attributes* attributes = nullptr;  // of a function: what it was called with
+    // Of the branches around: where an input decides on one, --bind may leave a problem out.
+    std::vector<graph::ValueId> conditions = {};
     std::unordered_map<std::string, graph::ValueId> values = {};
   };
 
@@ -54,6 +57,7 @@ class Importer {
   void Nodes(NodeList& nodes, Scope& scope);
   void OneNode(onnx_schema::NodeProto& n, Scope& scope);
   Status ImportNode(onnx_schema::NodeProto& n, Scope& scope);
+  std::string HintOnBranches(const Scope& scope, const Status& problem) const;
   Status CountConstants();
   Status CountWork();
   Status ReadAttribute(const onnx_schema::NodeProto& n, onnx_schema::AttributeProto& a,
@@ -62,7 +66,7 @@ class Importer {
                                                    const Scope& scope, bool lists);
   Status Call(onnx_schema::FunctionProto& f, onnx_schema::NodeProto& n, Scope& scope);
   StatusOr<std::vector<graph::ValueId>> Inline(onnx_schema::GraphProto& g, const Scope& outer,
-                                               const std::string& place,
+                                               const std::string& place, graph::ValueId condition,
                                                const std::vector<graph::ValueId>& inputs);
   // Adds the nodes of a scope that is filled in, and finds the values of `names` in it.
   StatusOr<std::vector<graph::ValueId>> InlineNodes(NodeList& nodes, Scope& scope,
@@ -79,6 +83,8 @@ class Importer {
   std::unordered_map<const onnx_schema::TensorProto*, graph::ConstantPtr> taken_;
   std::unordered_map<const NodeList*, std::vector<int>> orders_;
   std::unordered_set<const graph::Constant*> counted_;
+  // Inputs that --bind gave a value, and the nodes' results behind them: the inputs' names.
+  std::unordered_map<graph::ValueId, std::set<std::string>> bound_;
   size_t counted_values_ = 0;
   int64_t folded_bytes_ = 0;
   int64_t work_ = 0;

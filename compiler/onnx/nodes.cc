@@ -1,7 +1,8 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "compiler/graph/bind_hint.h"
 #include "compiler/onnx/importer.h"
 #include "compiler/onnx/tensor.h"
 
@@ -34,13 +35,17 @@ std::string TypeName(AttributeProto::AttributeType t) {
 class InlinedBody : public graph::ImportBody {
  public:
   InlinedBody(Importer& importer, onnx_schema::GraphProto& g, const Importer::Scope& scope,
-              std::string place)
-      : importer_(importer), g_(g), scope_(scope), place_(std::move(place)) {}
+              std::string place, ValueId condition)
+      : importer_(importer),
+        g_(g),
+        scope_(scope),
+        place_(std::move(place)),
+        condition_(condition) {}
   int num_inputs() const override { return g_.input_size(); }
   int num_outputs() const override { return g_.output_size(); }
   StatusOr<std::vector<ValueId>> Inline(std::vector<ValueId> inputs) override {
     const std::string label = importer_.builder_.label();
-    auto outputs = importer_.Inline(g_, scope_, place_, inputs);
+    auto outputs = importer_.Inline(g_, scope_, place_, condition_, inputs);
     importer_.builder_.SetLabel(label);
     return outputs;
   }
@@ -50,6 +55,7 @@ class InlinedBody : public graph::ImportBody {
   onnx_schema::GraphProto& g_;
   const Importer::Scope& scope_;
   const std::string place_;
+  const ValueId condition_;  // that decides whether it runs; kNoValue: none
 };
 
 void Importer::Nodes(NodeList& nodes, Scope& scope) {
@@ -106,9 +112,21 @@ void Importer::OneNode(NodeProto& n, Scope& scope) {
   for (const std::string& out : n.output()) scope.values[out] = kPoisoned;
   // Cancelled stands for "an input already has a problem".
   if (s.code() != absl::StatusCode::kCancelled) {
+    s = Status(s.code(), Message(s) + HintOnBranches(scope, s));
     Problem(Annotate(s, fmt::format("node '{}' ({}, operator set {}){}", LabelOf(n), n.op_type(),
                                     scope.opset, scope.place)));
   }
+}
+
+std::string Importer::HintOnBranches(const Scope& scope, const Status& problem) const {
+  if (problems_.count() >= static_cast<int64_t>(frontend::Problems::kMost)) return "";  // not shown
+  if (problem.message().find("; --bind ") != std::string_view::npos) return "";
+  for (auto c = scope.conditions.rbegin(); c != scope.conditions.rend(); ++c) {
+    if (std::string hint = graph::BindHint(graph_, *c); !hint.empty()) return hint;
+    if (auto bound = bound_.find(*c); bound != bound_.end())
+      return fmt::format("; --bind {} decided on this branch", fmt::join(bound->second, ", "));
+  }
+  return "";
 }
 
 Status Importer::ReadAttribute(const NodeProto& n, AttributeProto& given, const Scope& scope,
@@ -165,7 +183,8 @@ Status Importer::ReadAttribute(const NodeProto& n, AttributeProto& given, const 
       c->bodies.emplace_back(name,
                              std::make_unique<InlinedBody>(
                                  *this, *a.mutable_g(), scope,
-                                 fmt::format(" in {} of '{}'{}", name, LabelOf(n), scope.place)));
+                                 fmt::format(" in {} of '{}'{}", name, LabelOf(n), scope.place),
+                                 c->op_type == "If" && c->Has(0) ? c->inputs[0] : graph::kNoValue));
       return OkStatus();
     // What an Optional without an element would hold: no value, since nothing can be done with it.
     case AttributeProto::TYPE_PROTO: attrs->Set(name, int64_t{0}); return OkStatus();
@@ -221,7 +240,7 @@ Status Importer::ImportNode(NodeProto& n, Scope& scope) {
   std::vector<bool> wanted;
   for (const std::string& out : n.output()) wanted.push_back(!out.empty());
   builder_.SetLabel(LabelOf(n));
-  graph::ImportContext pending(builder_, n.op_type(), scope.opset, {}, {}, {});
+  graph::ImportContext pending(builder_, n.op_type(), scope.opset, {}, inputs, {});
   Attrs attrs;
   for (AttributeProto& a : *n.mutable_attribute())
     WHET_RETURN_IF_ERROR(ReadAttribute(n, a, scope, &attrs, &pending));
@@ -238,6 +257,14 @@ Status Importer::ImportNode(NodeProto& n, Scope& scope) {
     WHET_RETURN_IF_ERROR(c.Finish(c.op_type, c.inputs, c.TakeAll()));
   }
   WHET_RETURN_IF_ERROR(c.CheckAllTaken());
+  std::set<std::string> bound;
+  for (ValueId in : c.inputs) {
+    if (auto it = bound_.find(in); it != bound_.end())
+      bound.insert(it->second.begin(), it->second.end());
+  }
+  for (ValueId out : c.outputs) {
+    if (!bound.empty() && out >= first_new) bound_[out] = bound;
+  }
   for (int i = 0; i < n.output_size(); ++i) {
     if (n.output(i).empty()) continue;
     if (i >= static_cast<int>(c.outputs.size()))
@@ -276,6 +303,7 @@ Status Importer::Call(onnx_schema::FunctionProto& f, NodeProto& n, Scope& scope)
   inner.place =
       fmt::format(" in function '{}' called by '{}'{}", f.name(), LabelOf(n), scope.place);
   inner.attributes = &attributes;
+  inner.conditions = scope.conditions;
   for (int i = 0; i < f.input_size(); ++i) {
     inner.values.emplace(f.input(i),
                          i < static_cast<int>(inputs.size()) ? inputs[i] : graph::kNoValue);
@@ -293,7 +321,7 @@ Status Importer::Call(onnx_schema::FunctionProto& f, NodeProto& n, Scope& scope)
 }
 
 StatusOr<std::vector<ValueId>> Importer::Inline(onnx_schema::GraphProto& g, const Scope& outer,
-                                                const std::string& place,
+                                                const std::string& place, const ValueId condition,
                                                 const std::vector<ValueId>& inputs) {
   WHET_RETURN_IF_ERROR(CountWork());
   if (outer.depth >= kMaxNesting)
@@ -310,6 +338,8 @@ StatusOr<std::vector<ValueId>> Importer::Inline(onnx_schema::GraphProto& g, cons
   inner.depth = outer.depth + 1;
   inner.place = place;
   inner.attributes = outer.attributes;
+  inner.conditions = outer.conditions;
+  if (condition != graph::kNoValue) inner.conditions.push_back(condition);
   for (int i = 0; i < g.input_size(); ++i) {
     if (!inner.values.emplace(g.input(i).name(), inputs[i]).second)
       return InvalidArgument("two inputs{} are called '{}'", place, g.input(i).name());

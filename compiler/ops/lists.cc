@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/graph/bind_hint.h"
+
 namespace whet::ops {
 namespace {
 
@@ -72,16 +74,16 @@ StatusOr<ValueId> Choose(ImportContext& c, ValueId condition, ValueId a, ValueId
     if (left.dtype != right.dtype || left.shape != right.shape) {
       return Unimplemented(
           "the condition must be a constant, since the result's type would depend on data: {} or "
-          "{}",
-          left.ToString(), right.ToString());
+          "{}{}",
+          left.ToString(), right.ToString(), graph::BindHint(c.builder.graph(), condition));
     }
     return c.builder.Emit("Where", {condition, a, b});
   }
   if (x->optional != y->optional || x->items.size() != y->items.size()) {
     return Unimplemented(
         "the condition must be a constant, since the length of a sequence would depend on data: {} "
-        "or {} items",
-        x->items.size(), y->items.size());
+        "or {} items{}",
+        x->items.size(), y->items.size(), graph::BindHint(c.builder.graph(), condition));
   }
   // Copied: choosing may add lists.
   graph::ImportList chosen = *x;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler/graph/bind_hint.h"
 #include "compiler/ops/util.h"
 
 namespace whet::ops {
@@ -79,7 +80,8 @@ Status ImportUnique(ImportContext& c) {
   if (!c.IsConst(0))
     return Unimplemented(
         "X (input 0) must be a constant once shapes are known: the size of the result depends on "
-        "it");
+        "it{}",
+        graph::BindHint(c.builder.graph(), x));
   int64_t axis = 0;
   if (c.HasAttr("axis")) {
     WHET_ASSIGN_OR_RETURN(axis, c.TakeInt("axis", 0));

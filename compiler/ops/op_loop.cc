@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "compiler/graph/bind_hint.h"
 #include "compiler/ops/lists.h"
 
 namespace whet::ops {
@@ -54,11 +55,13 @@ class LoopUnroller {
       return c_.builder.graph().constant(condition)->Ints()[0] == 0;
     if (!c_.Has(0) || trips_ > kMaxIterations)
       return Unimplemented(
-          "the condition must be a constant, since the number of iterations would depend on data");
+          "the condition must be a constant, since the number of iterations would depend on data{}",
+          graph::BindHint(c_.builder.graph(), condition));
     if (!scanned_.empty())
       return Unimplemented(
           "the condition must be a constant, since the shape of a scan output would depend on "
-          "data");
+          "data{}",
+          graph::BindHint(c_.builder.graph(), condition));
     if (running_ == kAlways) {
       running_ = condition;
     } else {

@@ -1,3 +1,4 @@
+#include "compiler/graph/bind_hint.h"
 #include "compiler/ops/util.h"
 
 namespace whet::ops {
@@ -8,7 +9,8 @@ Status ImportNonZero(ImportContext& c) {
   if (!c.IsConst(0))
     return Unimplemented(
         "the output's shape depends on data, which is not supported; the input must be a constant "
-        "once shapes are known");
+        "once shapes are known{}",
+        graph::BindHint(c.builder.graph(), c.inputs[0]));
   const graph::Constant& x = *c.builder.graph().constant(c.inputs[0]);
   const std::vector<double> values = x.Doubles();
   const Shape strides = Strides(x.shape());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/graph/bind_hint.h"
 #include "compiler/graph/import.h"
 
 namespace whet::tflite {
@@ -58,7 +59,11 @@ StatusOr<graph::ConstantPtr> OpContext::ConstOf(int i) const {
 
 StatusOr<std::vector<int64_t>> OpContext::ConstInts(int i, std::string_view what) const {
   WHET_CHECK(Has(i));
-  if (!IsConst(i)) return Unimplemented("{} (input {}) must be a constant", what, i);
+  if (!IsConst(i)) {
+    const ValueId v = in_[i]->file != kNoValue ? in_[i]->file : in_[i]->channels_first;
+    return Unimplemented("{} (input {}) must be a constant{}", what, i,
+                         graph::BindHint(builder.graph(), v));
+  }
   if (IsFloat(dtype(i)))
     return InvalidArgument("{} (input {}) is {}, not an integer", what, i,
                            whet::ToString(dtype(i)));

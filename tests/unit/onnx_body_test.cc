@@ -12,6 +12,7 @@ namespace {
 
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing_support::TestModel;
 
@@ -97,6 +98,48 @@ TEST(ImportIfTest, ProblemsNameThePlace) {
               AllOf(HasSubstr("node 'Frobnicate_0' (Frobnicate, operator set 13) in then_branch "
                               "of 'If_0': the operator is not supported"),
                     HasSubstr("supported operators:")));
+}
+
+TEST(ImportIfTest, ProblemsNameTheInputThatDecides) {
+  TestModel longer;
+  longer.Node("Concat", {"x", "x"}, {"y"}).Int("axis", 0);
+  longer.Output("y");
+  const char* hint = "; --bind NAME=VALUE makes input 'flag' a constant";
+  EXPECT_THAT(BodyError(IfModel(Branch("Neg"), longer)), EndsWith(hint));
+  // A branch that is wrong for this input, whose condition is computed from a small one.
+  TestModel wrong;
+  wrong.Node("MatMul", {"x", "five"}, {"y"});
+  wrong.Output("y");
+  TestModel m(13);
+  m.Input("x", {2}).Input("rate", {1}, DType::kI64);
+  m.Weights("five", {5}).Ints("usual", {16000});
+  m.Node("Equal", {"rate", "usual"}, {"is_usual"});
+  m.Node("If", {"is_usual"}, {"y"}).Graph("then_branch", Branch("Neg")).Graph("else_branch", wrong);
+  m.Output("y");
+  EXPECT_THAT(BodyError(m), AllOf(HasSubstr("in else_branch of 'If_1'"),
+                                  EndsWith("; --bind NAME=VALUE makes input 'rate' a constant")));
+  ImportOptions options;
+  options.bind["rate"] = "44100";
+  EXPECT_THAT(BodyError(m, options), EndsWith("; --bind rate decided on this branch"));
+  options.bind["rate"] = "16000";
+  EXPECT_TRUE(ImportBytes(m.Serialize(), options).ok());
+}
+
+TEST(ImportIfTest, InputsTooLargeToBeTypedAreNotToBeBound) {
+  for (const bool large : {false, true}) {
+    TestModel m(13);
+    m.Input("x", {2})
+        .Input("shape", {large ? 100 : 3}, DType::kI64)
+        .Input("step", {1}, DType::kI64);
+    m.Node("Add", {"shape", "step"}, {"sum"});
+    m.Node("Expand", {"x", "sum"}, {"y"});
+    m.Output("y");
+    const std::string error = BodyError(m);
+    EXPECT_THAT(error, HasSubstr("must be a constant once shapes are known"));
+    const std::string hint = "; --bind NAME=VALUE makes inputs 'shape', 'step' constants";
+    EXPECT_EQ(error.ends_with(hint), !large) << error;
+    EXPECT_EQ(error.find("--bind") == std::string::npos, large) << error;
+  }
 }
 
 TEST(ImportIfTest, NestingIsLimited) {
