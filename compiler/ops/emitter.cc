@@ -76,4 +76,27 @@ Status Emitter::Finish(std::vector<ValueId> outputs) {
   return status_;
 }
 
+std::function<Status(ImportContext&)> InF32(std::function<Status(ImportContext&)> import) {
+  return [import = std::move(import)](ImportContext& c) -> Status {
+    if (!c.Has(0) || !IsHalf(c.type(0).dtype)) return import(c);
+    const DType t = c.type(0).dtype;
+    Emitter e(c);
+    for (int i = 0; i < c.num_inputs(); ++i) {
+      if (!c.Has(i)) continue;
+      const DType own = c.type(i).dtype;
+      if (IsFloat(own) && own != t)
+        return InvalidArgument("input {} is {}, input 0 {}", i, ToString(own), ToString(t));
+      if (own != t) continue;
+      c.inputs[i] = e.Cast(c.inputs[i], DType::kF32);
+      WHET_RETURN_IF_ERROR(e.status());
+      c.builder.TryFold(c.inputs[i]);
+    }
+    WHET_RETURN_IF_ERROR(import(c));
+    for (ValueId& o : c.outputs) {
+      if (o != graph::kNoValue && e.dtype(o) == DType::kF32) o = e.Cast(o, t);
+    }
+    return e.status();
+  };
+}
+
 }  // namespace whet::ops

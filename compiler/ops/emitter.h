@@ -42,4 +42,9 @@ class Emitter {
   Status status_ = OkStatus();
 };
 
+// `import`, where it adds up or takes several steps, with half precisions widened: they are
+// computed in f32, and what comes out is rounded once. Constants are widened at once, so that
+// `import` sees them as constants.
+std::function<Status(ImportContext&)> InF32(std::function<Status(ImportContext&)> import);
+
 }  // namespace whet::ops

@@ -2,6 +2,7 @@
 
 #include "compiler/ops/conv2d.h"
 #include "compiler/ops/conv3d.h"
+#include "compiler/ops/emitter.h"
 #include "compiler/ops/quantized.h"
 #include "compiler/ops/window.h"
 
@@ -208,7 +209,7 @@ const OpRecord& OpConv() {
     r.note =
         "one to three spatial axes; three as two, with the depths of a window side by side as "
         "channels; infinities and NaN of the input reach outputs of neighbouring groups";
-    r.import = ImportConv;
+    r.import = InF32(ImportConv);
     r.infer = InferConv;
     r.te = TeConv;
     r.reference = ReferenceConv;

@@ -8,6 +8,7 @@
 
 #include "compiler/ops/conv2d.h"
 #include "compiler/ops/conv3d.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 namespace {
@@ -232,7 +233,7 @@ const OpRecord& OpConvTranspose() {
     r.note =
         "one to three spatial axes; infinities and NaN of the input reach outputs whose taps are "
         "padding";
-    r.import = ImportConvTranspose;
+    r.import = InF32(ImportConvTranspose);
     return r;
   }();
   return op;

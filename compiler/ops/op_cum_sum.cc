@@ -3,6 +3,7 @@
 // inside of its block, so that a row of n elements takes 3 n^1.5 additions rather than n^2.
 #include <algorithm>
 
+#include "compiler/ops/emitter.h"
 #include "compiler/ops/util.h"
 
 namespace whet::ops {
@@ -134,7 +135,7 @@ const OpRecord& OpCumSum() {
                {"exclusive", AttrType::kInt, AttrValue(int64_t{0})},
                {"reverse", AttrType::kInt, AttrValue(int64_t{0})}};
     r.note = "the axis known at compile time";
-    r.import = ImportCumSum;
+    r.import = InF32(ImportCumSum);
     r.infer = InferCumSum;
     r.te = TeCumSum;
     r.reference = ReferenceCumSum;

@@ -57,7 +57,7 @@ const OpRecord& OpDet() {
     OpRecord r;
     r.name = "Det";
     r.note = "of up to 6 rows";
-    r.import = ImportDet;
+    r.import = InF32(ImportDet);
     return r;
   }();
   return op;

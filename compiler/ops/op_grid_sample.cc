@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/emitter.h"
 #include "compiler/ops/util.h"
 
 namespace whet::ops {
@@ -337,7 +338,7 @@ const OpRecord& OpGridSample() {
     r.attrs = {{"mode", AttrType::kString, AttrValue(std::string("linear"))},
                {"padding_mode", AttrType::kString, AttrValue(std::string("zeros"))},
                {"align_corners", AttrType::kInt, AttrValue(int64_t{0})}};
-    r.import = ImportGridSample;
+    r.import = InF32(ImportGridSample);
     r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
       WHET_RETURN_IF_ERROR(SameTypes(v));
       WHET_ASSIGN_OR_RETURN(GridSpec s, SpecOfGrid(v));

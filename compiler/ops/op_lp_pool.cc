@@ -54,7 +54,7 @@ const OpRecord& OpLpPool() {
     OpRecord r;
     r.name = "LpPool";
     r.note = "one or two spatial axes";
-    r.import = ImportLpPool;
+    r.import = InF32(ImportLpPool);
     return r;
   }();
   return op;

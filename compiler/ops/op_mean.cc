@@ -1,4 +1,4 @@
-#include "compiler/ops/util.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 
@@ -7,7 +7,7 @@ const OpRecord& OpMean() {
   static const OpRecord op = [] {
     OpRecord r;
     r.name = "Mean";
-    r.import = [](ImportContext& c) -> Status {
+    r.import = InF32([](ImportContext& c) -> Status {
       const auto n = static_cast<double>(c.num_inputs());
       WHET_RETURN_IF_ERROR(c.NeedInputs(1));
       const DType t = c.type(0).dtype;
@@ -15,7 +15,7 @@ const OpRecord& OpMean() {
       const double count[] = {n};
       const ValueId divisor = c.builder.Constant("count", graph::Constant::OfDoubles(t, {}, count));
       return c.Finish("Div", {c.outputs[0], divisor});
-    };
+    });
     return r;
   }();
   return op;

@@ -100,10 +100,11 @@ Status ImportGlobalLpPool(ImportContext& c) {
   return e.Finish({e("Pow", {sum(powers), e.Scalar(t, 1 / p)})});
 }
 
-OpRecord ComposedNormalization(const std::string& name, Status (*import)(ImportContext&)) {
+OpRecord ComposedNormalization(const std::string& name,
+                               std::function<Status(ImportContext&)> import) {
   OpRecord r;
   r.name = name;
-  r.import = import;
+  r.import = std::move(import);
   return r;
 }
 
@@ -121,18 +122,18 @@ const OpRecord& OpGroupNormalization() {
 }
 
 const OpRecord& OpLpNormalization() {
-  static const OpRecord op = ComposedNormalization("LpNormalization", ImportLpNormalization);
+  static const OpRecord op = ComposedNormalization("LpNormalization", InF32(ImportLpNormalization));
   return op;
 }
 
 const OpRecord& OpMeanVarianceNormalization() {
   static const OpRecord op =
-      ComposedNormalization("MeanVarianceNormalization", ImportMeanVarianceNormalization);
+      ComposedNormalization("MeanVarianceNormalization", InF32(ImportMeanVarianceNormalization));
   return op;
 }
 
 const OpRecord& OpGlobalLpPool() {
-  static const OpRecord op = ComposedNormalization("GlobalLpPool", ImportGlobalLpPool);
+  static const OpRecord op = ComposedNormalization("GlobalLpPool", InF32(ImportGlobalLpPool));
   return op;
 }
 

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <sstream>
 
+#include "compiler/ops/emitter.h"
 #include "compiler/ops/lists.h"
 
 namespace whet::ops {
@@ -136,7 +137,7 @@ class Unroller {
     WHET_RETURN_IF_ERROR(c_.NeedInputs(3, kind_ == CellKind::kLstm ? 8 : 6));
     dtype_ = c_.type(0).dtype;
     if (dtype_ != DType::kF32 && dtype_ != DType::kF64)
-      return Unimplemented("element type {} is not supported; f32 and f64 are", ToString(dtype_));
+      return Unimplemented("element type {} is not supported; floats are", ToString(dtype_));
     const Shape &x = c_.type(0).shape, &r = c_.type(2).shape;
     if (x.size() != 3 || r.size() != 3)
       return InvalidArgument("X {} and R {} must have three dimensions", ShapeText(x),
@@ -464,7 +465,7 @@ OpRecord Recurrent(const std::string& name, CellKind kind) {
   r.min_inputs = 3;
   r.max_inputs = kind == CellKind::kLstm ? 8 : 6;
   r.note = fmt::format("unrolled, up to {} steps", kMaxUnrolledSteps);
-  r.import = [kind](ImportContext& c) { return Unroller(c, kind).Run(); };
+  r.import = InF32([kind](ImportContext& c) { return Unroller(c, kind).Run(); });
   return r;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/emitter.h"
 #include "compiler/ops/index.h"
 
 namespace whet::ops {
@@ -369,7 +370,7 @@ const OpRecord& OpRoiAlign() {
                {"spatial_scale", AttrType::kFloat, AttrValue(1.0)},
                {"half_pixel", AttrType::kInt, AttrValue(int64_t{1})}};
     r.note = "sampling_ratio 0 needs rois known at compile time";
-    r.import = ImportRoiAlign;
+    r.import = InF32(ImportRoiAlign);
     r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
       WHET_ASSIGN_OR_RETURN(AlignSpec s, SpecOfAlign(v));
       out->push_back(TensorType::Of(v.in[0]->dtype, {s.rois, s.x[1], s.pooled[0], s.pooled[1]}));
@@ -398,7 +399,7 @@ const OpRecord& OpMaxRoiPool() {
     r.attrs = {{"pooled", AttrType::kInts, std::nullopt},
                {"spatial_scale", AttrType::kFloat, AttrValue(1.0)}};
     r.note = "work grows with outputs x pixels";
-    r.import = ImportMaxRoiPool;
+    r.import = InF32(ImportMaxRoiPool);
     r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
       WHET_ASSIGN_OR_RETURN(RoiPoolSpec s, SpecOfRoiPool(v));
       out->push_back(TensorType::Of(v.in[0]->dtype, {s.rois, s.x[1], s.pooled[0], s.pooled[1]}));

@@ -139,7 +139,7 @@ OpRecord SoftmaxRecord(const std::string& name, AxisOperator along, bool log) {
   r.input_names = {"x"};
   r.types = Floats();
   r.attrs = {{"axis", AttrType::kInt, std::nullopt}};
-  r.import = [along](ImportContext& c) { return ImportAlongAxis(c, along); };
+  r.import = InF32([along](ImportContext& c) { return ImportAlongAxis(c, along); });
   r.infer = InferSoftmax;
   r.te = [log](const OpView& v, const std::vector<Buffer>& in, te::Builder& b) {
     return TeSoftmax(v, in, b, log);

@@ -1,4 +1,4 @@
-#include "compiler/ops/util.h"
+#include "compiler/ops/emitter.h"
 
 namespace whet::ops {
 
@@ -7,7 +7,7 @@ const OpRecord& OpSum() {
   static const OpRecord op = [] {
     OpRecord r;
     r.name = "Sum";
-    r.import = [](ImportContext& c) -> Status { return ImportChain(c, "Add"); };
+    r.import = InF32([](ImportContext& c) { return ImportChain(c, "Add"); });
     return r;
   }();
   return op;

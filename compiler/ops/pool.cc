@@ -1,4 +1,5 @@
 #include "compiler/ops/pool.h"
+#include "compiler/ops/emitter.h"
 
 #include <algorithm>
 #include <limits>
@@ -330,6 +331,7 @@ OpRecord Pool(const std::string& name, bool average) {
   if (average) r.attrs.push_back({"count_include_pad", AttrType::kInt, AttrValue(int64_t{0})});
   r.note = "one to three spatial axes";
   r.import = [average](ImportContext& c) { return ImportPool(c, average); };
+  if (average) r.import = InF32(r.import);
   r.infer = [](const OpView& v, std::vector<TensorType>* out) -> Status {
     WHET_ASSIGN_OR_RETURN(PoolShape s, ShapeOf(v));
     out->push_back(TensorType::Of(v.in[0]->dtype, {s.n, s.c, s.oh, s.ow}));
@@ -387,6 +389,7 @@ OpRecord GlobalPool(const std::string& name, bool average) {
     return c.Finish(average ? "ReduceMean" : "ReduceMax", {c.inputs[0]},
                     {{"axes", axes}, {"keepdims", int64_t{1}}});
   };
+  if (average) r.import = InF32(r.import);
   return r;
 }
 

@@ -149,14 +149,14 @@ TestModel& TestModel::Ints(std::string_view name, const std::vector<int64_t>& va
   return Constant(name, DType::kI64, {static_cast<int64_t>(values.size())}, doubles);
 }
 
-TestModel& TestModel::Weights(std::string_view name, const std::vector<int64_t>& shape) {
+TestModel& TestModel::Weights(std::string_view name, const std::vector<int64_t>& shape, DType t) {
   int64_t terms = 1;
   for (size_t i = 1; i < shape.size(); ++i) terms *= shape[i];
   const double scale = shape.size() >= 2 ? std::sqrt(3.0 / static_cast<double>(terms)) : 0.5;
   const uint64_t seed = FingerprintOf(name).lo;
   std::vector<double> values(static_cast<size_t>(shape.empty() ? 1 : shape[0] * terms));
   for (size_t i = 0; i < values.size(); ++i) values[i] = CounterUniform(seed, 0, i) * scale;
-  return Constant(name, DType::kF32, shape, values);
+  return Constant(name, t, shape, values);
 }
 
 TestModel::NodeWriter TestModel::Node(std::string_view op, const std::vector<std::string>& inputs,

@@ -52,7 +52,8 @@ class TestModel {
   // Uniform in [-s, s) with s = sqrt(3 / terms) for shapes of two and more dimensions, where terms
   // is the product of all but the first; [-0.5, 0.5) for others. The values depend on the name
   // only.
-  TestModel& Weights(std::string_view name, const std::vector<int64_t>& shape);
+  TestModel& Weights(std::string_view name, const std::vector<int64_t>& shape,
+                     DType t = DType::kF32);
   // Named after the operator and its number, as "Conv_3".
   NodeWriter Node(std::string_view op, const std::vector<std::string>& inputs,
                   const std::vector<std::string>& outputs);

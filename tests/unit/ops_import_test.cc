@@ -438,6 +438,105 @@ TEST(SelectTest, HardmaxBeforeOperatorSet13RunsOverTheRest) {
   EXPECT_THAT(Outputs(m, {{1, 2, 3, 0, 5, 5, 5, 5}})[0], ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
 }
 
+// Operators that add up or take several steps do so in f32: the only nodes of a half precision are
+// casts of what goes in and what comes out.
+TEST(HalfTest, StepsAreTakenInF32) {
+  using Ints = std::vector<int64_t>;
+  struct Case {
+    std::string op;
+    std::vector<Shape> inputs;  // the first is the model's input, the others are weights
+    std::vector<std::pair<std::string, Ints>> lists = {};
+    std::vector<std::pair<std::string, int64_t>> numbers = {};
+  };
+  const Shape image = {1, 4, 6, 6};
+  const std::vector<Case> cases = {
+      {"Conv", {{1, 4, 6}, {2, 4, 3}, {2}}},
+      {"Conv", {image, {8, 4, 3, 3}, {8}}},
+      {"Conv", {{1, 4, 3, 6, 6}, {2, 4, 2, 3, 3}}},
+      {"ConvTranspose", {{1, 4, 6}, {4, 3, 2}}},
+      {"ConvTranspose", {image, {4, 3, 2, 2}, {3}}, {{"strides", {2, 2}}}},
+      {"ConvTranspose", {{1, 4, 3, 3, 3}, {4, 3, 2, 2, 2}}},
+      {"AveragePool", {image}, {{"kernel_shape", {2, 2}}}},
+      {"AveragePool", {{1, 2, 4, 4, 4}}, {{"kernel_shape", {2, 2, 2}}}},
+      {"LpPool", {image}, {{"kernel_shape", {2, 2}}}},
+      {"GlobalAveragePool", {image}},
+      {"GlobalAveragePool", {{1, 4, 6}}},
+      {"GlobalLpPool", {image}},
+      {"LpNormalization", {image}},
+      {"MeanVarianceNormalization", {image}},
+      {"LRN", {image}, {}, {{"size", 3}}},
+      {"BatchNormalization", {image, {4}, {4}, {4}, {4}}},
+      {"ReduceSum", {image}},
+      {"ReduceMean", {image}},
+      {"ReduceProd", {image}},
+      {"ReduceL2", {image}},
+      {"Det", {{2, 3, 3}}},
+      {"Sum", {image, image, image}},
+      {"Mean", {image, image, image}},
+      {"Softmax", {image}},
+      {"LogSoftmax", {image}},
+      {"MatMul", {{3, 4}, {4, 5}}},
+      {"Gemm", {{3, 4}, {4, 5}, {5}}},
+      {"GridSample", {image, {1, 3, 3, 2}}},
+      {"MaxRoiPool", {image, {2, 5}}, {{"pooled_shape", {2, 2}}}},
+      {"RNN", {{3, 1, 4}, {1, 5, 4}, {1, 5, 5}}},
+      {"GRU", {{3, 1, 4}, {1, 15, 4}, {1, 15, 5}}},
+      {"LSTM", {{3, 1, 4}, {1, 20, 4}, {1, 20, 5}, {1, 40}}},
+  };
+  for (DType t : {DType::kF16, DType::kBF16}) {
+    for (const Case& k : cases) {
+      TestModel m(k.op == "ReduceSum" || k.op.ends_with("Pool") ? 11 : 17);
+      std::vector<std::string> names;
+      for (const Shape& s : k.inputs) {
+        names.push_back("i" + std::to_string(names.size()));
+        if (names.size() == 1) {
+          m.Input(names[0], s, t);
+        } else {
+          m.Weights(names.back(), s, t);
+        }
+      }
+      auto node = m.Node(k.op, names, {"y"});
+      for (const auto& [name, v] : k.lists) node.Ints(name, v);
+      for (const auto& [name, v] : k.numbers) node.Int(name, v);
+      m.Output("y");
+      auto g = onnx::ImportBytes(m.Serialize());
+      ASSERT_TRUE(g.ok()) << g.status();
+      EXPECT_EQ(g->type(g->outputs[0].value).dtype, t) << k.op;
+      for (const graph::Node& n : g->nodes) {
+        for (graph::ValueId v : n.outputs) {
+          if (n.op == nullptr || !IsHalf(g->type(v).dtype)) continue;
+          EXPECT_EQ(n.op->name, "Cast") << k.op << " of " << ToString(t);
+        }
+      }
+    }
+  }
+}
+
+// Groups are joined where the weights are constants, which they stay when they are widened.
+TEST(HalfTest, GroupsOfConvolutionsAreJoinedAsInF32) {
+  std::vector<int64_t> groups;
+  for (DType t : {DType::kF32, DType::kF16}) {
+    TestModel m(13);
+    m.Input("x", {1, 64, 6, 6}, t).Weights("w", {64, 8, 3, 3}, t);
+    m.Node("Conv", {"x", "w"}, {"y"}).Int("group", 8);
+    m.Output("y");
+    auto g = onnx::ImportBytes(m.Serialize());
+    ASSERT_TRUE(g.ok()) << g.status();
+    for (const graph::Node& n : g->nodes) {
+      if (n.op != nullptr && n.op->name == "Conv") groups.push_back(n.attrs.Int("group"));
+    }
+  }
+  EXPECT_THAT(groups, ElementsAre(4, 4));
+}
+
+TEST(HalfTest, OperandsOfTwoTypesAreAnError) {
+  TestModel m(13);
+  m.Input("x", {1, 4, 6, 6}, DType::kF16).Weights("w", {8, 4, 3, 3});
+  m.Node("Conv", {"x", "w"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(ErrorOf(m), HasSubstr("input 1 is f32, input 0 f16"));
+}
+
 // f16 ends at 65504.
 TEST(LossTest, HalfPrecisionsCountManyPositions) {
   const int64_t n = 70000;
