@@ -39,8 +39,7 @@ inline constexpr size_t kHeadBytes = 64;
 // An operator of a format, for people.
 struct OperatorInfo {
   std::string name;
-  std::string types;  // of the first input: "f16, f32" or "any"; empty where the format says none
-  std::string note;   // limits; often empty
+  std::string note;  // limits; often empty
 };
 
 struct Frontend {
@@ -57,7 +56,10 @@ std::span<const Frontend* const> Frontends();
 // Through the frontend that claims the file.
 StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& options = {});
 
-// What can be imported, as the section of README.md that a test compares with it.
-std::string OperatorTable();
+// What can be imported, as the section of README.md that a test compares with it. `types`: which
+// element types an operator's data may have, in words, by its name. It is found out by trying and
+// not kept in records: what an operator becomes at import takes more types than its canonical form,
+// or fewer.
+std::string OperatorTable(const std::map<std::string, std::string>& types);
 
 }  // namespace whet::frontend

@@ -49,16 +49,19 @@ StatusOr<graph::Graph> ImportFile(const std::string& path, const ImportOptions& 
   return InvalidArgument("model '{}': it is of no known format; known are {}", path, names);
 }
 
-std::string OperatorTable() {
+std::string OperatorTable(const std::map<std::string, std::string>& types) {
   std::string text;
   for (const Frontend* f : Frontends()) {
     const std::vector<OperatorInfo> operators = f->operators();
     std::map<std::string, std::vector<std::string>> by_types;
-    for (const OperatorInfo& o : operators) by_types[o.types].push_back(o.name);
+    for (const OperatorInfo& o : operators) {
+      const auto it = types.find(o.name);
+      by_types[it == types.end() ? "" : it->second].push_back(o.name);
+    }
     text += fmt::format("{} ({}):\n\n", f->name, operators.size());
-    if (by_types.size() > 1) text += "| element types | operators |\n|---|---|\n";
-    for (const auto& [types, names] : by_types) {
-      text += by_types.size() > 1 ? fmt::format("| {} | {} |\n", types, fmt::join(names, ", "))
+    if (by_types.size() > 1) text += "| element types of the data | operators |\n|---|---|\n";
+    for (const auto& [taken, names] : by_types) {
+      text += by_types.size() > 1 ? fmt::format("| {} | {} |\n", taken, fmt::join(names, ", "))
                                   : fmt::format("{}\n", fmt::join(names, ", "));
     }
     text += "\n";

@@ -1,7 +1,5 @@
 #include "compiler/frontend/frontend.h"
 
-#include <fmt/format.h>
-
 #include "compiler/onnx/import.h"
 #include "compiler/ops/catalog.h"
 
@@ -12,10 +10,7 @@ std::vector<frontend::OperatorInfo> Operators() {
   std::vector<frontend::OperatorInfo> all;
   for (const graph::OpRecord* op : ops::Catalog().All()) {
     if (!op->importable) continue;
-    std::vector<std::string_view> types;
-    for (DType t : op->types) types.push_back(ToString(t));
-    all.push_back(
-        {op->name, types.empty() ? "any" : fmt::format("{}", fmt::join(types, ", ")), op->note});
+    all.push_back({op->name, op->note});
   }
   return all;
 }

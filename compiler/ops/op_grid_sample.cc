@@ -367,7 +367,7 @@ const OpRecord& OpAffineGrid() {
     OpRecord r;
     r.name = "AffineGrid";
     r.note = "the size known at compile time";
-    r.import = ImportAffineGrid;
+    r.import = InF32(ImportAffineGrid);
     return r;
   }();
   return op;

@@ -8,7 +8,7 @@ namespace {
 
 std::vector<frontend::OperatorInfo> Operators() {
   std::vector<frontend::OperatorInfo> all;
-  for (std::string& name : OperatorNames()) all.push_back({std::move(name), "", ""});
+  for (std::string& name : OperatorNames()) all.push_back({std::move(name), ""});
   return all;
 }
 
