@@ -19,7 +19,7 @@ case "$1 $*" in
 esac
 """
 # Three kernels, one of which is a copy, for a convolution and a pool. Names may look like nodes.
-INSPECTED = {"parameter_bytes": 1, "kernels": 3,
+INSPECTED = {"parameter_bytes": 1, "launches": 3,
              "tasks": [{"count": 1, "summary": "Transpose 1x2"}, {"count": 2, "summary": "Conv 1x2"}],
              "graph": {"before": 'graph "g"\n  input x: f32[1]\n  "a: f32[1] = Conv(": f32[1,2] = Relu(x) "Conv"\n'
                                  '  "b \\" b": f32[1,2] = ConvTranspose(x)\n  y: f32[], z: i64[] = MaxPoolIndices(x)\n'}}

@@ -75,26 +75,28 @@ TEST_P(Generated, ComputesWhatTheModelSays) { CompileAndVerify(); }
 INSTANTIATE_TEST_SUITE_P(Tiny, Generated, testing::ValuesIn(Cases(false)), NameOf);
 INSTANTIATE_TEST_SUITE_P(Large, Generated, testing::ValuesIn(Cases(true)), NameOf);
 
-// Rounding decides what 1 / ((x + 1e8) - 1e8) is, so that any number will do, but no NaN. `nan`:
-// the artifact is of another model, which gives nothing else.
-TEST_F(GeneratedModel, AnyNumberIsRightAndNaNIsNot) {
+// Rounding decides what 1 / ((x + 1e8) - 1e8) is, so that anything will do there, and nowhere else.
+// `other`: the artifact is of another model, which gives NaN for both outputs.
+TEST_F(GeneratedModel, WhereRoundingDecidesAnythingIsRightAndNowhereElse) {
   const std::vector<double> large = {1e8}, minus = {-1};
-  for (bool nan : {false, true}) {
-    TestModel right(13), other(13);
+  for (bool other : {false, true}) {
+    TestModel right(13), wrong(13);
     right.Input("x", {64}).Constant("c", DType::kF32, {1}, large);
     right.Node("Add", {"x", "c"}, {"sum"});
     right.Node("Sub", {"sum", "c"}, {"d"});
-    right.Node("Reciprocal", {"d"}, {"y"});
-    right.Output("y");
-    other.Input("x", {64}).Constant("c", DType::kF32, {1}, minus);
-    other.Node("Abs", {"x"}, {"a"});
-    other.Node("Sub", {"c", "a"}, {"d"});
-    other.Node("Sqrt", {"d"}, {"y"});
-    other.Output("y");
+    right.Node("Reciprocal", {"d"}, {"undecided"});
+    right.Node("Exp", {"x"}, {"decided"});
+    right.Output("undecided").Output("decided");
+    wrong.Input("x", {64}).Constant("c", DType::kF32, {1}, minus);
+    wrong.Node("Abs", {"x"}, {"a"});
+    wrong.Node("Sub", {"c", "a"}, {"d"});
+    wrong.Node("Sqrt", {"d"}, {"undecided"});
+    wrong.Node("Neg", {"undecided"}, {"decided"});
+    wrong.Output("undecided").Output("decided");
     right.WriteTo(folder_ + "/right.onnx");
-    other.WriteTo(folder_ + "/other.onnx");
+    wrong.WriteTo(folder_ + "/other.onnx");
     driver::CompileOptions compile;
-    compile.model = folder_ + (nan ? "/other.onnx" : "/right.onnx");
+    compile.model = folder_ + (other ? "/other.onnx" : "/right.onnx");
     compile.output = folder_ + "/model.so";
     compile.use_records = false;
     const auto report = driver::CompileModel(compile);
@@ -104,8 +106,9 @@ TEST_F(GeneratedModel, AnyNumberIsRightAndNaNIsNot) {
     verify.artifact = compile.output;
     const auto result = driver::VerifyArtifact(verify);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->passed, !nan);
-    EXPECT_EQ(result->outputs[0].outside, nan ? 64 : 0);
+    EXPECT_EQ(result->passed, !other);
+    EXPECT_EQ(result->outputs[0].outside, 0);
+    EXPECT_EQ(result->outputs[1].outside, other ? 64 : 0);
   }
 }
 
