@@ -51,7 +51,8 @@ TEST(OperatorTable, WhatReadmeCallsAbsentIsNotInTheCatalog) {
   constexpr std::string_view kNone = "Of these sets there are no";
   const size_t from = text.find(kNone), to = text.find(", no tensors", from);
   ASSERT_TRUE(from != std::string::npos && to != std::string::npos && to < text.find(kBegin));
-  const std::string table = frontend::OperatorTable();
+  // Which is what the other test says it is.
+  const std::string table = text.substr(text.find(kBegin));
   const std::set<std::string> there = absl::StrSplit(table, absl::ByAnyChar(" ,:;|\n"));
   ASSERT_TRUE(there.contains("Conv"));
   const std::string names = absl::StrReplaceAll(
