@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <filesystem>
 
 #include "compiler/driver/output_file.h"
 
@@ -77,13 +76,8 @@ void Flags::Json(std::string* value) {
       .Value("FILE|-")
       .Writes()
       .option_->check([](const std::string& path) {  // before the work, not after it
-        std::error_code ignored;
-        const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-        if (std::filesystem::is_directory(path, ignored))
-          return "cannot write '" + path + "': it is a folder";
-        if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
-          return "cannot write '" + path + "': there is no folder '" + folder.string() + "'";
-        return std::string();
+        const Status s = CheckPlace(path);
+        return s.ok() ? std::string() : std::string(Message(s));
       });
 }
 

@@ -37,15 +37,22 @@ std::vector<std::string> FilesOf(const std::vector<std::string>& specs) {
   return files;
 }
 
-Status CheckReplaceable(const std::string& path) {
+Status CheckPlace(const std::string& path) {
   std::error_code ignored;
-  const fs::file_status s = fs::status(path, ignored);
-  if (fs::is_directory(s)) return InvalidArgument("cannot write '{}': it is a folder", path);
-  if (fs::exists(s) && !fs::is_regular_file(s))
-    return InvalidArgument("cannot write '{}': it is not a regular file", path);
+  if (fs::is_directory(path, ignored))
+    return InvalidArgument("cannot write '{}': it is a folder", path);
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, ignored))
     return InvalidArgument("cannot write '{}': there is no folder '{}'", path, folder.string());
+  return OkStatus();
+}
+
+Status CheckReplaceable(const std::string& path) {
+  WHET_RETURN_IF_ERROR(CheckPlace(path));
+  std::error_code ignored;
+  const fs::file_status s = fs::status(path, ignored);
+  if (fs::exists(s) && !fs::is_regular_file(s))
+    return InvalidArgument("cannot write '{}': it is not a regular file", path);
   return OkStatus();
 }
 

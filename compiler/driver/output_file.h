@@ -17,7 +17,9 @@ Status CheckDistinct(const std::string& flag, const std::string& path,
                      const std::string& other_flag, const std::string& other_path);
 // All files that NAME=FILE or FILE may mean: a name may hold a '=', and so may a path.
 std::vector<std::string> FilesOf(const std::vector<std::string>& specs);
-// A regular file, or nothing yet, in a folder that exists: it is going to be replaced by renaming,
+// No folder, and in one that exists.
+Status CheckPlace(const std::string& path);
+// The same, and a regular file or nothing yet: it is going to be replaced by renaming,
 // which would put a file in the place of a device or a pipe.
 Status CheckReplaceable(const std::string& path);
 

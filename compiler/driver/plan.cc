@@ -39,10 +39,6 @@ std::optional<double> Lookup(const Times& times, const Fingerprint& workload) {
   return it == times.end() ? std::nullopt : std::optional<double>(it->second);
 }
 
-void AddPart(std::map<Fingerprint, int64_t>& parts, const Fingerprint& workload, int64_t count) {
-  parts[workload] += count;
-}
-
 std::vector<db::PlanRow::Part> ToParts(const std::map<Fingerprint, int64_t>& counts) {
   std::vector<db::PlanRow::Part> parts;
   for (const auto& [workload, count] : counts) parts.push_back({workload, count});
@@ -62,13 +58,16 @@ StatusOr<const graph::LayoutCost*> LayoutCostOf(const std::string& name) {
 StatusOr<Plan> ChoosePlan(const Fingerprint& region, Records& records,
                           const std::string& feature_set, int threads) {
   Plan plan;
-  plan.region = region;
   WHET_ASSIGN_OR_RETURN(PlanRows network, records.Plans({region}));
   std::erase_if(network.rows,
                 [](const db::PlanRow& r) { return !LayoutCostOf(r.alternative).ok(); });
   std::vector<Fingerprint> workloads;
   for (const auto& [print, text] : network.texts) workloads.push_back(print);
   WHET_ASSIGN_OR_RETURN(PlanRows fused, records.Plans(workloads));
+  if (network.rows.size() < 2 && fused.rows.empty()) {  // nothing to choose from, or to look up
+    plan.why = db::ChoosePlan(network.rows, plan.layouts, {}).why;
+    return plan;
+  }
   std::map<Fingerprint, std::string> texts = network.texts;
   texts.merge(fused.texts);
   WHET_ASSIGN_OR_RETURN(Times times, TimesOf(texts, records, feature_set, threads));
@@ -96,12 +95,12 @@ StatusOr<Plan> ChoosePlan(const Fingerprint& region, Records& records,
     for (const db::PlanRow::Part& p : row.parts) {
       const auto split = taken_apart.find(p.workload);
       if (split == taken_apart.end()) {
-        AddPart(parts, p.workload, p.count);
+        parts[p.workload] += p.count;
         continue;
       }
       plan.split.insert(p.workload);
       for (const db::PlanRow::Part& q : split->second->parts)
-        AddPart(parts, q.workload, p.count * q.count);
+        parts[q.workload] += p.count * q.count;
     }
   }
   plan.parts = ToParts(parts);
@@ -119,7 +118,7 @@ StatusOr<Plan> ChoosePlan(const Fingerprint& region, Records& records,
 std::vector<db::PlanRow::Part> PartsOf(const fusion::Partition& partition) {
   std::map<Fingerprint, int64_t> parts;
   for (const fusion::Group& g : partition.groups)
-    AddPart(parts, partition.tasks[static_cast<size_t>(g.task)].fingerprint, 1);
+    parts[partition.tasks[static_cast<size_t>(g.task)].fingerprint] += 1;
   return ToParts(parts);
 }
 
@@ -170,7 +169,7 @@ StatusOr<Alternatives> ListAlternatives(const ModelOptions& options, bool all_wa
         if (split.empty()) continue;
         std::map<Fingerprint, int64_t> parts_of_one;
         for (fusion::Task& t : split) {
-          AddPart(parts_of_one, t.fingerprint, t.count);
+          parts_of_one[t.fingerprint] += t.count;
           t.count *= task.count;
         }
         add_tasks(split);

@@ -24,7 +24,6 @@ inline constexpr const char* kSplit = "split";
 inline constexpr const char* kFused = "fused";
 
 struct Plan {
-  Fingerprint region;  // of the network
   std::string layouts = kLayoutNames[0];
   std::set<Fingerprint> split;
   // What the network then consists of, by the log; empty: not known.

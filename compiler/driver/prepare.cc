@@ -64,7 +64,6 @@ StatusOr<PreparedModel> PrepareModel(const ModelOptions& options, Records* recor
   WHET_ASSIGN_OR_RETURN(const graph::Graph imported, ImportModel(options));
   m.file_nodes = static_cast<int64_t>(imported.nodes.size());
   if (options.graph_text) m.imported_text = graph::ToString(imported);
-  m.plan.region = graph::StructureOf(imported);
   m.plan.why = Records::kNone;
   if (!options.layouts.empty() || !options.split.empty()) {
     m.plan.source = "given";
@@ -72,15 +71,15 @@ StatusOr<PreparedModel> PrepareModel(const ModelOptions& options, Records* recor
     if (!options.layouts.empty()) m.plan.layouts = options.layouts;
     m.plan.split = options.split;
   } else if (records != nullptr) {
-    WHET_ASSIGN_OR_RETURN(
-        m.plan, ChoosePlan(m.plan.region, *records, m.target.FeatureSet(), options.threads));
+    WHET_ASSIGN_OR_RETURN(m.plan, ChoosePlan(graph::StructureOf(imported), *records,
+                                             m.target.FeatureSet(), options.threads));
   }
   while (true) {
     m.graph = imported;
     WHET_RETURN_IF_ERROR(ApplyLayouts(m.graph, m.plan, options.dump_after));
     WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph, m.plan.split));
     if (IsAsPlanned(m)) return m;
-    m.plan = {m.plan.region};
+    m.plan = {};
     m.plan.why = "the network is cut in another way than when its alternatives were measured";
   }
 }

@@ -8,8 +8,6 @@
 namespace whet::graph {
 namespace {
 
-constexpr double kUnit = 0x1.0p-24;  // of RefTensor::err
-
 // From here on a number rounds to an infinity.
 double OverflowOf(DType t) {
   switch (t) {
@@ -39,7 +37,7 @@ void AtTheEndsOfTheRange(std::span<const RefTensor* const> in, RefTensor& t) {
   const bool unknown_input = std::any_of(in.begin(), in.end(), [](const RefTensor* x) {
     return x && std::find(x->err.begin(), x->err.end(), HUGE_VAL) != x->err.end();
   });
-  const double overflow = OverflowOf(t.dtype), smallest = SmallestError(t.dtype) / kUnit;
+  const double overflow = OverflowOf(t.dtype), smallest = SmallestError(t.dtype) / kErrUnit;
   for (size_t i = 0; i < t.value.size(); ++i) {
     double& v = t.value[i];
     const double size = std::fabs(v);
@@ -55,10 +53,10 @@ void AtTheEndsOfTheRange(std::span<const RefTensor* const> in, RefTensor& t) {
     // Zero times an infinite error: nothing is known.
     if (std::isnan(e) || e == kUndecided) e = HUGE_VAL;
     if (e > 0) e += smallest;
-    if (size - e * kUnit >= overflow) {
+    if (size - e * kErrUnit >= overflow) {
       v = std::copysign(HUGE_VAL, v);
       e = 0;
-    } else if (size + e * kUnit >= overflow) {
+    } else if (size + e * kErrUnit >= overflow) {
       e = HUGE_VAL;
     }
   }
@@ -66,7 +64,7 @@ void AtTheEndsOfTheRange(std::span<const RefTensor* const> in, RefTensor& t) {
 
 }  // namespace
 
-double ToleranceAt(const RefTensor& t, int64_t i) { return t.ErrAt(i) * kUnit; }
+double ToleranceAt(const RefTensor& t, int64_t i) { return t.ErrAt(i) * kErrUnit; }
 
 StatusOr<std::vector<RefTensor>> EvaluateOp(const OpView& v, std::span<const RefTensor* const> in,
                                             bool want_err) {

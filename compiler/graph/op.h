@@ -94,6 +94,8 @@ struct RefTensor {
   double ErrAt(int64_t i) const { return err.empty() ? 0 : err[static_cast<size_t>(i)]; }
 };
 
+// One unit of RefTensor::err.
+inline constexpr double kErrUnit = 0x1.0p-24;
 // What a record sets as the error of a result that may be a number as well as an infinity or NaN.
 inline constexpr double kUndecided = -std::numeric_limits<double>::infinity();
 

@@ -88,7 +88,7 @@ Status ReferenceArg(const OpView& v, Inputs in, Outputs out, bool want_err, bool
     for (int64_t k = 0; err && k < n; ++k) {
       const int64_t at = base + k * inner, top = base + best * inner;
       const double gap = std::fabs(x.value[at] - x.value[top]);
-      if (k != best && gap <= 0x1.0p-24 * (x.err[at] + x.err[top]) && x.err[at] + x.err[top] > 0)
+      if (k != best && gap <= kErrUnit * (x.err[at] + x.err[top]) && x.err[at] + x.err[top] > 0)
         y.err[row] = static_cast<double>(n) * 0x1.0p24;
     }
   }

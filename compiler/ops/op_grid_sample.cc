@@ -239,7 +239,7 @@ class GridSampler {
 Status ReferenceGridSample(const OpView& v, Inputs in, Outputs out, bool want_err) {
   WHET_ASSIGN_OR_RETURN(const GridSpec s, SpecOfGrid(v));
   RefTensor& y = out[0];
-  const double unit = Roundoff(y.dtype), relative = unit * 0x1.0p-24;
+  const double unit = Roundoff(y.dtype), relative = unit * kErrUnit;
   if (want_err) y.err.resize(y.value.size());
   const GridSampler sampler(s, *in[0], unit);
   const int64_t points = Product(s.out, 2);
@@ -258,7 +258,7 @@ Status ReferenceGridSample(const OpView& v, Inputs in, Outputs out, bool want_er
           const double exact = s.align ? (g + 1) / 2 * (extent - 1) : ((g + 1) * extent - 1) / 2;
           const double margin = std::fabs(exact - std::floor(exact) - 0.5);
           if (margin >
-              8 * relative * (std::fabs(g) + 2) * extent + in[1]->ErrAt(at) * 0x1.0p-24 * extent)
+              8 * relative * (std::fabs(g) + 2) * extent + in[1]->ErrAt(at) * kErrUnit * extent)
             p.error[d] = 0;
         }
       }

@@ -159,7 +159,7 @@ RowStatistics StatisticsOf(const RowLayout& l, const RefTensor& x, int64_t base,
     const double d = x.value[at] - s.mean;
     const double e = x.ErrAt(at) + s.mean_err + unit * std::fabs(d);
     variance += d * d / n;
-    error += e * (2 * std::fabs(d) + e * 0x1.0p-24) / n;
+    error += e * (2 * std::fabs(d) + e * kErrUnit) / n;
   });
   s.scale = 1 / std::sqrt(variance + epsilon);
   s.relative = 0.5 * (error + unit * (n + 2) * variance) / std::max(variance + epsilon, 0x1.0p-60) +

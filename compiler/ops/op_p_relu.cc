@@ -36,7 +36,7 @@ const OpRecord& OpPRelu() {
         .err = [](const OpView& v, double x, double ex, double slope, double es,
                   double y) -> double {
           return ex * std::max(1.0, std::fabs(slope)) +
-                 (x <= ex * 0x1.0p-24 ? std::fabs(x) * es : 0);
+                 (x <= ex * kErrUnit ? std::fabs(x) * es : 0);
         },
         .ulp = 1,
     });

@@ -17,8 +17,6 @@
 namespace whet::ops {
 namespace {
 
-constexpr double kUnit = 0x1.0p-24;  // of RefTensor::err
-
 double Lowest(DType t) { return t == DType::kU8 ? 0 : -128; }
 double Highest(DType t) { return t == DType::kU8 ? 255 : 127; }
 
@@ -154,17 +152,17 @@ Status ReferenceQuantized(const Quantizer& q, const OpView& v, Inputs in, Output
     y.value[i] = quantize(ToF32(apply(p, f)));
     if (!err) return;
     // The integers that the ends of the interval of the quotient round to.
-    const double ex = x.ErrAt(i) * kUnit, ef = factor.ErrAt(at) * kUnit;
+    const double ex = x.ErrAt(i) * kErrUnit, ef = factor.ErrAt(at) * kErrUnit;
     if (ex == 0 && ef == 0 && ez == 0) return;
     const double real = apply(x.value[i], factor.value[at]);
-    double spread = std::fabs(apply(ex, f)) + std::fabs(real) * 2 * kUnit;
+    double spread = std::fabs(apply(ex, f)) + std::fabs(real) * 2 * kErrUnit;
     if (f != 0) spread += std::fabs(real * ef / f);
     if (!std::isfinite(real) || !std::isfinite(spread)) {
-      y.err[i] = (hi - lo) / kUnit;
+      y.err[i] = (hi - lo) / kErrUnit;
       return;
     }
     const double least = quantize(real - spread), most = quantize(real + spread);
-    y.err[i] = std::max(y.value[i] - least, most - y.value[i]) / kUnit + ez;
+    y.err[i] = std::max(y.value[i] - least, most - y.value[i]) / kErrUnit + ez;
   });
   return OkStatus();
 }

@@ -22,6 +22,7 @@ using graph::AttrType;
 using graph::AttrValue;
 using graph::FusionKind;
 using graph::ImportContext;
+using graph::kErrUnit;
 using graph::LayoutRole;
 using graph::OpRecord;
 using graph::OpView;
@@ -96,8 +97,6 @@ Shape BroadcastStrides(const Shape& from, const Shape& to);
 // out[i] = in[offset + strides . index(i)], values and errors; infallible.
 void CopyStrided(const RefTensor& in, const Shape& strides, int64_t offset, RefTensor& out,
                  bool want_err);
-// One unit of RefTensor::err.
-inline constexpr double kErrUnit = 0x1.0p-24;
 // The larger of two numbers, and NaN where one is.
 inline double Larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 // The largest |f(t) - f(x)| for t in [x - e, x + e] of a function that is monotone between `steps`.

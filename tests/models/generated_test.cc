@@ -28,6 +28,14 @@ class InFolder {
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }
+  // Of `name`.onnx, by default schedules.
+  driver::CompileOptions Options(const std::string& name) const {
+    driver::CompileOptions options;
+    options.model = folder_ + "/" + name + ".onnx";
+    options.output = folder_ + "/model.so";
+    options.use_records = false;
+    return options;
+  }
   std::string folder_;
 };
 
@@ -43,10 +51,7 @@ class Generated : public InFolder, public testing::TestWithParam<Case> {
     const auto model = Generate(GetParam().name, GetParam().batch);
     ASSERT_TRUE(model.ok()) << model.status();
     model->WriteTo(folder_ + "/model.onnx");
-    driver::CompileOptions compile;
-    compile.model = folder_ + "/model.onnx";
-    compile.output = folder_ + "/model.so";
-    compile.use_records = false;
+    driver::CompileOptions compile = Options("model");
     compile.threads = 2;
     const auto report = driver::CompileModel(compile);
     ASSERT_TRUE(report.ok()) << report.status();
@@ -95,10 +100,7 @@ TEST_F(GeneratedModel, WhereRoundingDecidesAnythingIsRightAndNowhereElse) {
     wrong.Output("undecided").Output("decided");
     right.WriteTo(folder_ + "/right.onnx");
     wrong.WriteTo(folder_ + "/other.onnx");
-    driver::CompileOptions compile;
-    compile.model = folder_ + (other ? "/other.onnx" : "/right.onnx");
-    compile.output = folder_ + "/model.so";
-    compile.use_records = false;
+    const driver::CompileOptions compile = Options(other ? "other" : "right");
     const auto report = driver::CompileModel(compile);
     ASSERT_TRUE(report.ok()) << report.status();
     driver::VerifyOptions verify;
@@ -117,10 +119,7 @@ TEST_F(GeneratedModel, MobileNetV2TakesFewKernelsNoCopiesAndLittleMemory) {
   const auto model = Generate("mobilenetv2");
   ASSERT_TRUE(model.ok()) << model.status();
   model->WriteTo(folder_ + "/model.onnx");
-  driver::CompileOptions compile;
-  compile.model = folder_ + "/model.onnx";
-  compile.output = folder_ + "/model.so";
-  compile.use_records = false;
+  const driver::CompileOptions compile = Options("model");
   const auto report = driver::CompileModel(compile);
   ASSERT_TRUE(report.ok()) << report.status();
   ExpectFewKernels(compile, *report, 54);

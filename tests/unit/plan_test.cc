@@ -121,7 +121,6 @@ TEST_F(PlanTest, ALogKnowsTheNetworkButNoAlternativesUntilTheyAreAskedFor) {
   ASSERT_EQ(known_.plans.size(), 1u);
   EXPECT_EQ(known_.plans[0].alternative, "selected");
   const PreparedModel m = Prepared();
-  EXPECT_EQ(m.plan.region, known_.plans[0].region);
   EXPECT_EQ(PartsOf(m.partition), known_.plans[0].parts);
   EXPECT_THAT(m.plan.why, HasSubstr("whet tune --alternatives"));
 }

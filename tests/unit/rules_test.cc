@@ -66,12 +66,7 @@ TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
     const std::vector<float> expected = testing_support::Interpreted(c.program, "out");
     std::vector<Point> points = {space.Default()};
     ASSERT_EQ(space.Check(points[0]), Rejection::kNone);
-    for (int tries = 0; tries < 400 && points.size() < 7; ++tries) {
-      Point p{0, {}};
-      for (const Knob& k : space.variants()[0].knobs)
-        p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
-      if (space.Check(p) == Rejection::kNone) points.push_back(p);
-    }
+    for (Point& p : testing_support::DrawnPoints(space, 0, 6, rng)) points.push_back(std::move(p));
     for (const Point& p : points) {
       auto s = space.Apply(p);
       ASSERT_TRUE(s.ok()) << s.status();
@@ -138,12 +133,7 @@ TEST(RulesTest, OutputsMayOverwriteAResidual) {
     EXPECT_STREQ(space.variants()[0].rule->name, c.rule);
     const std::vector<float> expected = testing_support::Interpreted(program, "out");
     std::vector<Point> points = {space.Default()};
-    for (int tries = 0; tries < 400 && points.size() < 3; ++tries) {
-      Point p{0, {}};
-      for (const Knob& k : space.variants()[0].knobs)
-        p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
-      if (space.Check(p) == Rejection::kNone) points.push_back(p);
-    }
+    for (Point& p : testing_support::DrawnPoints(space, 0, 2, rng)) points.push_back(std::move(p));
     for (const Point& p : points) {
       auto s = space.Apply(p);
       ASSERT_TRUE(s.ok()) << s.status();

@@ -8,12 +8,26 @@
 
 #include "compiler/codegen/candidate.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/schedule/space.h"
 #include "compiler/support/half.h"
 #include "compiler/support/inputs.h"
 #include "compiler/support/rng.h"
 #include "deploy/runtime/model.h"
 
 namespace whet::testing_support {
+
+// Up to `most` points of a variant, drawn at random, that its space does not reject.
+inline std::vector<schedule::Point> DrawnPoints(const schedule::Space& space, size_t variant,
+                                                size_t most, Rng& rng) {
+  std::vector<schedule::Point> points;
+  for (int tries = 0; tries < 400 && points.size() < most; ++tries) {
+    schedule::Point p{static_cast<int>(variant), {}};
+    for (const schedule::Knob& k : space.variants()[variant].knobs)
+      p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
+    if (space.Check(p) == schedule::Rejection::kNone) points.push_back(std::move(p));
+  }
+  return points;
+}
 
 // Small integers: sums are exact in any order, so results compare with ==.
 inline loop::Memory IntegerInputs(const loop::Program& p) {

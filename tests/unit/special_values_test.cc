@@ -250,13 +250,8 @@ std::vector<schedule::Point> OtherPoints(const schedule::Space& space) {
   Rng rng(17);
   std::vector<schedule::Point> points;
   for (size_t v = 0; v < space.variants().size(); ++v) {
-    const size_t enough = points.size() + 4;
-    for (int tries = 0; tries < 200 && points.size() < enough; ++tries) {
-      schedule::Point p{static_cast<int>(v), {}};
-      for (const schedule::Knob& k : space.variants()[v].knobs)
-        p.values.push_back(k.values[rng.Below(static_cast<int64_t>(k.values.size()))]);
-      if (space.Check(p) == schedule::Rejection::kNone) points.push_back(p);
-    }
+    for (schedule::Point& p : testing_support::DrawnPoints(space, v, 4, rng))
+      points.push_back(std::move(p));
   }
   return points;
 }
