@@ -27,6 +27,8 @@ struct Estimate {
   double latency_cycles = 0;   // dependent accumulations
   double overhead_cycles = 0;  // loop control, prologues and epilogues of tiles
   double bytes = 0;            // touched once: inputs, weights, outputs
+  double l2_bytes = 0;         // moved from L2 into L1 and back, repeats included; 0: not estimated
+  double l3_bytes = 0;         // moved from beyond L2 and back, repeats included; 0: not estimated
   double accumulators = 0;
   double body_instructions = 0;  // of the innermost unrolled body
   double useful_fraction = 1;    // lanes and rows that are not padding

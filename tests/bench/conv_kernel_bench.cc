@@ -3,8 +3,6 @@
 //   conv_kernel_bench IC OC H W K STRIDE PAD OW_TILE OC_TILE LANES [unroll_kw 0|1]
 // Prints one JSON object: GFLOP/s (median of batches), the FMA probe's GFLOP/s in the same run,
 // build milliseconds, spills.
-#include <immintrin.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include "compiler/codegen/candidate.h"
 #include "compiler/schedule/schedule.h"
 #include "deploy/runtime/model.h"
+#include "tests/bench/probe.h"
 #include "tests/unit/conv_program.h"
 
 namespace {
@@ -21,33 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double Ms(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration<double, std::milli>(b - a).count();
-}
-
-// Twelve independent chains of 512-bit fused multiply-adds.
-__attribute__((target("avx512f"))) double FmaGflops() {
-  if (!__builtin_cpu_supports("avx512f")) return 0;
-  const __m512 a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-  __m512 c0 = b, c1 = b, c2 = b, c3 = b, c4 = b, c5 = b;
-  __m512 c6 = b, c7 = b, c8 = b, c9 = b, c10 = b, c11 = b;
-  const int n = 500000;
-  auto t0 = Clock::now();
-  for (int i = 0; i < n; ++i) {
-    c0 = _mm512_fmadd_ps(c0, a, b);
-    c1 = _mm512_fmadd_ps(c1, a, b);
-    c2 = _mm512_fmadd_ps(c2, a, b);
-    c3 = _mm512_fmadd_ps(c3, a, b);
-    c4 = _mm512_fmadd_ps(c4, a, b);
-    c5 = _mm512_fmadd_ps(c5, a, b);
-    c6 = _mm512_fmadd_ps(c6, a, b);
-    c7 = _mm512_fmadd_ps(c7, a, b);
-    c8 = _mm512_fmadd_ps(c8, a, b);
-    c9 = _mm512_fmadd_ps(c9, a, b);
-    c10 = _mm512_fmadd_ps(c10, a, b);
-    c11 = _mm512_fmadd_ps(c11, a, b);
-    __asm__ volatile("" : "+v"(c0), "+v"(c1), "+v"(c2), "+v"(c3), "+v"(c4), "+v"(c5));
-    __asm__ volatile("" : "+v"(c6), "+v"(c7), "+v"(c8), "+v"(c9), "+v"(c10), "+v"(c11));
-  }
-  return 12.0 * 32 * n / Ms(t0, Clock::now()) / 1e6;
 }
 
 }  // namespace
@@ -108,7 +80,7 @@ int main(int argc, char** argv) {
   const double flop = 2.0 * static_cast<double>(oh * ow * c.oc * c.ic * c.k * c.k);
   std::vector<double> gflops, probe;
   for (int batch = 0; batch < 21; ++batch) {
-    probe.push_back(FmaGflops());
+    probe.push_back(bench::FmaGflops());
     const int n = std::max(1, static_cast<int>(5e8 / flop));
     instance.Run(in, out);
     auto a = Clock::now();

@@ -1,20 +1,30 @@
-// How good is a schedule space? Times the default and N points drawn from it (half of them the
-// prior's best) on one core:
-//   space_bench conv|depthwise|pool IC OC H W K STRIDE PAD N
-// Prints one JSON object: default and best microseconds, the best point, where the prior ranked it,
-// build times, failures.
+// How good is a schedule space? Times points of it on one core, each beside the rate of fused
+// multiply-adds measured just before:
+//   space_bench [OPTION...] 'CASE'...      cases as in cases.h, or a file with a workload's text
+//   --top N       the prior's best N of each rule (default 8)
+//   --random N    N more drawn from all rules (default 8)
+//   --rule NAME   of this rule only
+//   --point 'NAME=V NAME=V...'   only this point (with --rule, unless the first rule is meant)
+//   --target TEXT as `whet doctor` prints it (default: the host)
+//   --trace       print the schedule of the default
+// Prints a line per point, then one JSON object per case: default and best microseconds, the best
+// point, where the prior ranked it, build times, failures.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
+#include <fstream>
+#include <optional>
+#include <sstream>
 
 #include "compiler/codegen/candidate.h"
 #include "compiler/schedule/space.h"
 #include "compiler/support/rng.h"
+#include "compiler/task/workload_program.h"
 #include "deploy/runtime/model.h"
-#include "tests/unit/programs.h"
+#include "tests/bench/cases.h"
+#include "tests/bench/probe.h"
 
 namespace whet {
 namespace {
@@ -68,51 +78,124 @@ double Time(const schedule::Schedule& s, const Target& t, double* build_ms) {
   return us[us.size() / 2];
 }
 
-int Main(int argc, char** argv) {
-  if (argc != 10)
-    return std::fprintf(stderr, "usage: %s conv|depthwise|pool IC OC H W K STRIDE PAD N\n",
-                        argv[0]),
-           2;
-  auto arg = [&](int i) { return std::atoll(argv[i]); };
-  const testing_support::ConvShape c{arg(2), arg(3), arg(4), arg(5), arg(6), arg(7), arg(8)};
-  const std::string kind = argv[1];
-  const Target target = Target::Host();
-  if (!codegen::WarmUp(target).ok()) return 1;
-  schedule::Space space(kind == "conv"   ? testing_support::ConvProgram(c)
-                        : kind == "pool" ? testing_support::MaxPoolProgram(c)
-                                         : testing_support::DepthwiseProgram(c, false),
-                        target);
-  std::vector<std::pair<double, schedule::Point>> ranked;
-  const auto& knobs = space.variants()[0].knobs;
-  std::vector<size_t> at(knobs.size(), 0);
-  for (bool more = true; more;) {
-    schedule::Point p{0, {}};
-    for (size_t k = 0; k < knobs.size(); ++k) p.values.push_back(knobs[k].values[at[k]]);
-    if (space.Check(p) == schedule::Rejection::kNone) ranked.emplace_back(space.PriorNs(p), p);
-    more = false;
-    for (size_t k = 0; k < knobs.size() && !more; ++k) {
-      if (++at[k] < knobs[k].values.size())
-        more = true;
-      else
-        at[k] = 0;
+struct Options {
+  size_t top = 8, random = 8;
+  std::string rule, point;
+  Target target = Target::Host();
+  bool trace = false;
+};
+
+struct Ranked {
+  double prior = 0;
+  schedule::Point point;
+};
+
+// All valid points of the space, the prior's best first.
+std::vector<Ranked> RankedPoints(const schedule::Space& space, const std::string& rule) {
+  std::vector<Ranked> ranked;
+  for (size_t v = 0; v < space.variants().size(); ++v) {
+    const auto& knobs = space.variants()[v].knobs;
+    if (!rule.empty() && rule != space.variants()[v].rule->name) continue;
+    std::vector<size_t> at(knobs.size(), 0);
+    for (bool more = true; more;) {
+      schedule::Point p{static_cast<int>(v), {}};
+      for (size_t k = 0; k < knobs.size(); ++k) p.values.push_back(knobs[k].values[at[k]]);
+      if (space.Check(p) == schedule::Rejection::kNone) ranked.push_back({space.PriorNs(p), p});
+      more = false;
+      for (size_t k = 0; k < knobs.size() && !more; ++k) {
+        if (++at[k] < knobs[k].values.size())
+          more = true;
+        else
+          at[k] = 0;
+      }
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+                   [](const Ranked& a, const Ranked& b) { return a.prior < b.prior; });
+  return ranked;
+}
+
+std::string Text(const schedule::Space& space, const schedule::Point& p) {
+  std::string s = space.variants()[p.variant].rule->name;
+  for (size_t k = 0; k < p.values.size(); ++k)
+    s += fmt::format(" {}={}", space.variants()[p.variant].knobs[k].name, p.values[k]);
+  return s;
+}
+
+std::optional<schedule::Point> PointOf(const schedule::Space& space, const Options& o) {
+  for (size_t v = 0; v < space.variants().size(); ++v) {
+    const auto& variant = space.variants()[v];
+    if (!o.rule.empty() && o.rule != variant.rule->name) continue;
+    schedule::Point p{static_cast<int>(v), variant.rule->default_values(*variant.context)};
+    std::istringstream words(o.point);
+    for (std::string word; words >> word;) {
+      bool known = false;
+      for (size_t k = 0; k < variant.knobs.size(); ++k) {
+        if (word.rfind(variant.knobs[k].name + "=", 0) != 0) continue;
+        p.values[k] = std::atoll(word.c_str() + variant.knobs[k].name.size() + 1);
+        known = true;
+      }
+      if (!known) std::fprintf(stderr, "no knob for '%s'\n", word.c_str());
+    }
+    return p;
+  }
+  return std::nullopt;
+}
+
+int Bench(const std::string& name, const Options& o) {
+  std::string text;
+  if (std::ifstream file(name); file) {
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  } else {
+    auto w = bench::CaseWorkload(name);
+    if (!w.ok()) return std::fprintf(stderr, "%s\n", Message(w.status()).c_str()), 2;
+    text = w->ToString();
+  }
+  auto opened = task::OpenWorkload(text);
+  if (!opened.ok()) return std::fprintf(stderr, "%s\n", Message(opened.status()).c_str()), 2;
+  const auto flops = static_cast<double>(opened->workload.flops());
+  schedule::Space space(opened->program, o.target);
+  auto run = [&](const schedule::Point& p, const char* what, double prior, double* build) {
+    const double peak = bench::FmaGflops(o.target.VectorBits());
+    auto s = space.Apply(p);
+    const double us = s.ok() ? Time(*s, o.target, build) : -1;
+    std::printf(
+        "  %-9s %10.1f us  %7.1f GFLOP/s  %5.3f of FMA  prior %10.1f  build %5.0f ms  %s%s\n", what,
+        us, us > 0 ? flops / us / 1e3 : 0, us > 0 ? flops / us / 1e3 / peak : 0, prior / 1e3,
+        *build, Text(space, p).c_str(), s.ok() ? "" : ("  " + Message(s.status())).c_str());
+    std::fflush(stdout);
+    return us;
+  };
+  std::printf("%s\n", name.c_str());
+  double build = 0;
+  if (!o.point.empty()) {
+    const auto p = PointOf(space, o);
+    if (!p) return std::fprintf(stderr, "no rule '%s' here\n", o.rule.c_str()), 2;
+    if (const auto r = space.Check(*p); r != schedule::Rejection::kNone)
+      std::printf("  (%s)\n", std::string(schedule::ToString(r)).c_str());
+    if (o.trace) {
+      if (auto s = space.Apply(*p); s.ok())
+        std::printf("%s\n", loop::ToString(s->program()).c_str());
+    }
+    return run(*p, "point", space.PriorNs(*p), &build) > 0 ? 0 : 1;
+  }
+  const std::vector<Ranked> ranked = RankedPoints(space, o.rule);
+  if (ranked.empty()) return std::fprintf(stderr, "no valid point\n"), 1;
   Rng rng(1);
   std::vector<size_t> tries;
-  const auto n = static_cast<size_t>(arg(9));
-  for (size_t i = 0; i < n && i < ranked.size(); ++i)
-    tries.push_back(
-        i < n / 2 ? i : static_cast<size_t>(rng.Below(static_cast<int64_t>(ranked.size()))));
-  double build = 0, best = 1e30, best16 = 1e30;
-  auto d = space.Apply(space.Default());
-  const double default_us = d.ok() ? Time(*d, target, &build) : -1;
+  for (size_t i = 0; i < o.top && i < ranked.size(); ++i) tries.push_back(i);
+  for (size_t i = 0; i < o.random; ++i)
+    tries.push_back(static_cast<size_t>(rng.Below(static_cast<int64_t>(ranked.size()))));
+  if (o.trace) {
+    if (auto s = space.Apply(space.Default()); s.ok())
+      std::printf("%s\n%s\n", s->trace().ToString().c_str(), loop::ToString(s->program()).c_str());
+  }
+  double best = 1e30, best16 = 1e30;
+  const double default_us = run(space.Default(), "default", space.PriorNs(space.Default()), &build);
   size_t best_at = 0, failed = 0;
   std::vector<double> builds;
   for (size_t i : tries) {
-    auto s = space.Apply(ranked[i].second);
-    const double us = s.ok() ? Time(*s, target, &build) : -1;
+    const double us = run(ranked[i].point, i < o.top ? "top" : "random", ranked[i].prior, &build);
     if (us < 0) {
       ++failed;
       continue;
@@ -122,15 +205,47 @@ int Main(int argc, char** argv) {
     if (us < best) best = us, best_at = i;
   }
   std::sort(builds.begin(), builds.end());
-  std::string values;
-  for (size_t k = 0; k < knobs.size(); ++k)
-    values += fmt::format("{}{}={}", k ? " " : "", knobs[k].name, ranked[best_at].second.values[k]);
   std::printf(
-      "{\"points\": %zu, \"default_us\": %.1f, \"best_us\": %.1f, \"best_of_prior16_us\": %.1f, "
-      "\"best\": \"%s\", \"prior_rank\": %zu, \"build_ms_median\": %.1f, \"failed\": %zu}\n",
-      ranked.size(), default_us, best, best16, values.c_str(), best_at,
+      "{\"case\": \"%s\", \"points\": %zu, \"default_us\": %.1f, \"best_us\": %.1f, "
+      "\"best_of_prior16_us\": %.1f, \"best\": \"%s\", \"prior_rank\": %zu, "
+      "\"build_ms_median\": %.1f, \"failed\": %zu}\n",
+      name.c_str(), ranked.size(), default_us, best, best16,
+      Text(space, ranked[best_at].point).c_str(), best_at,
       builds.empty() ? 0 : builds[builds.size() / 2], failed);
   return 0;
+}
+
+int Main(int argc, char** argv) {
+  Options o;
+  std::vector<std::string> cases;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+    if (a == "--top") {
+      o.top = std::strtoull(value().c_str(), nullptr, 10);
+    } else if (a == "--random") {
+      o.random = std::strtoull(value().c_str(), nullptr, 10);
+    } else if (a == "--rule") {
+      o.rule = value();
+    } else if (a == "--point") {
+      o.point = value();
+    } else if (a == "--trace") {
+      o.trace = true;
+    } else if (a == "--target") {
+      auto t = Target::Parse(value());
+      if (!t.ok()) return std::fprintf(stderr, "%s\n", Message(t.status()).c_str()), 2;
+      o.target = *t;
+    } else {
+      cases.push_back(a);
+    }
+  }
+  if (cases.empty())
+    return std::fprintf(stderr, "usage: %s [OPTION...] 'CASE'...; see space_bench.cc\n", argv[0]),
+           2;
+  if (!codegen::WarmUp(o.target).ok()) return 1;
+  int rc = 0;
+  for (const std::string& c : cases) rc = std::max(rc, Bench(c, o));
+  return rc;
 }
 
 }  // namespace
