@@ -5,7 +5,8 @@
 namespace whet::builder {
 namespace {
 
-// Of the model itself or, with `first`, of a variant of it. Either message has tensors and steps.
+// Constants may be those of `first`, where it is given. Every message of a graph has tensors and
+// steps.
 template <typename Graph>
 Status ReadGraph(Graph& g, size_t tasks, const codegen::ModelGraph* first,
                  codegen::ModelGraph& graph) {
@@ -45,24 +46,34 @@ Status ReadGraph(Graph& g, size_t tasks, const codegen::ModelGraph* first,
   return OkStatus();
 }
 
-}  // namespace
-
-StatusOr<codegen::ModelStats> BuildModelOf(v1::ModelBuildRequest request) {
-  codegen::ModelSpec spec;
-  spec.name = request.name();
-  spec.metadata = request.metadata();
-  WHET_ASSIGN_OR_RETURN(spec.target, Target::Parse(request.target()));
-  for (const v1::ModelTask& t : request.tasks()) {
+// Of the request itself or, with `first`, of a further build in it.
+template <typename Message>
+Status ReadBuild(Message& m, const codegen::ModelGraph* first, codegen::ModelBuild& build) {
+  build.metadata = m.metadata();
+  WHET_ASSIGN_OR_RETURN(build.target, Target::Parse(m.target()));
+  for (const v1::ModelTask& t : m.tasks()) {
     WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(t.workload()));
     codegen::ModelTask out{w.workload.fingerprint().Hex(), std::move(w.program), {}};
     if (!t.trace().empty()) {
       WHET_ASSIGN_OR_RETURN(out.trace, schedule::Trace::Parse(t.trace()));
     }
-    spec.tasks.push_back(std::move(out));
+    build.tasks.push_back(std::move(out));
   }
-  WHET_RETURN_IF_ERROR(ReadGraph(request, spec.tasks.size(), nullptr, spec));
-  for (v1::ModelGraph& g : *request.mutable_variants())
-    WHET_RETURN_IF_ERROR(ReadGraph(g, spec.tasks.size(), &spec, spec.variants.emplace_back()));
+  WHET_RETURN_IF_ERROR(ReadGraph(m, build.tasks.size(), first, build));
+  for (v1::ModelGraph& g : *m.mutable_variants())
+    WHET_RETURN_IF_ERROR(ReadGraph(g, build.tasks.size(), first ? first : &build,
+                                   build.variants.emplace_back()));
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<codegen::ModelStats> BuildModelOf(v1::ModelBuildRequest request) {
+  codegen::ModelSpec spec;
+  spec.name = request.name();
+  WHET_RETURN_IF_ERROR(ReadBuild(request, nullptr, spec));
+  for (v1::ModelBuild& b : *request.mutable_builds())
+    WHET_RETURN_IF_ERROR(ReadBuild(b, &spec, spec.builds.emplace_back()));
   return codegen::BuildModel(std::move(spec), request.out_path());
 }
 

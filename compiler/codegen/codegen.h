@@ -84,6 +84,8 @@ struct ModelDesc {
   std::string constants_symbol;  // "" when there are none
   int64_t constants_bytes = 0;
   std::vector<ModelDesc> variants;  // the same network for other input shapes; one level
+  std::string build;                // short name of the target
+  std::vector<ModelDesc> builds;    // the same model for further processors, the best first
 };
 // `prefix` starts every symbol and must be unique in a library. Errors: FailedPrecondition when a
 // register buffer is not indexed by constants or is accessed in different vector shapes (the

@@ -179,8 +179,9 @@ class ModelEmitter {
 
  private:
   llvm::Constant* Model() {
-    std::vector<llvm::Constant*> tensors, kernels, variants;
+    std::vector<llvm::Constant*> tensors, kernels, variants, builds;
     for (const ModelDesc& v : d_.variants) variants.push_back(Global(ModelEmitter(m_, v).Model()));
+    for (const ModelDesc& b : d_.builds) builds.push_back(Global(ModelEmitter(m_, b).Model()));
     for (const TensorDesc& t : d_.tensors) {
       std::vector<llvm::Constant*> dims;
       for (int64_t v : t.shape) dims.push_back(I64(v));
@@ -217,7 +218,11 @@ class ModelEmitter {
                                     I64(d_.constants_bytes),
                                     I32(0),
                                     I32(static_cast<int64_t>(variants.size())),
-                                    Table(variants)});
+                                    Table(variants),
+                                    Text(d_.build),
+                                    Table(builds),
+                                    I32(static_cast<int64_t>(builds.size())),
+                                    I32(0)});
     return model;
   }
 
@@ -267,7 +272,7 @@ class ModelEmitter {
   }
   llvm::Constant* ConstantsPointer() {
     if (d_.constants_symbol.empty()) return Null();
-    if (auto* g = m_.getNamedGlobal(d_.constants_symbol)) return g;  // variants share it
+    if (auto* g = m_.getNamedGlobal(d_.constants_symbol)) return g;  // variants and builds share it
     auto* g =
         new llvm::GlobalVariable(m_, llvm::Type::getInt8Ty(m_.getContext()), true,
                                  llvm::GlobalValue::ExternalLinkage, nullptr, d_.constants_symbol);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/loop/interpret.h"
@@ -57,12 +58,12 @@ struct BuiltTask {
 class Prepacker {
  public:
   Prepacker(const std::vector<BuiltTask>& tasks, const std::vector<std::string>& objects,
-            const Target& target, const std::string& dir)
+            const Target& target, const std::string& path)
       : tasks_(tasks) {
     const Target host = Target::Host();
     bool runs_here = target.arch == host.arch;
     for (const std::string& f : target.features) runs_here &= host.Has(f);
-    if (runs_here) load_status_ = Load(objects, target, dir);
+    if (runs_here) load_status_ = Load(objects, target, path);
   }
   ~Prepacker() {
     if (library_) dlclose(library_);
@@ -119,7 +120,7 @@ class Prepacker {
 
  private:
   Status Load(const std::vector<std::string>& objects, const Target& target,
-              const std::string& dir) {
+              const std::string& path) {
     ModelDesc d;
     d.name = "prepack";
     d.target = target.ToString();
@@ -130,11 +131,11 @@ class Prepacker {
     }
     if (d.kernels.empty()) return OkStatus();
     WHET_ASSIGN_OR_RETURN(std::string object, GenerateModel(d, target));
-    WHET_RETURN_IF_ERROR(WriteFile(dir + "/prepack.o", object));
+    WHET_RETURN_IF_ERROR(WriteFile(path + ".o", object));
     std::vector<std::string> paths = objects;
-    paths.push_back(dir + "/prepack.o");
-    WHET_RETURN_IF_ERROR(LinkShared(paths, "whet_model_prepack_v1", dir + "/prepack.so"));
-    library_ = dlopen((dir + "/prepack.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    paths.push_back(path + ".o");
+    WHET_RETURN_IF_ERROR(LinkShared(paths, "whet_model_prepack_v1", path + ".so"));
+    library_ = dlopen((path + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     auto fn = library_ ? reinterpret_cast<whet_model_fn>(dlsym(library_, "whet_model_prepack_v1"))
                        : nullptr;
     if (!fn) return Internal("cannot load the prepack kernels: {}", dlerror());
@@ -167,7 +168,8 @@ class ConstantSection {
   std::map<std::pair<Fingerprint, size_t>, int64_t> offsets_;
 };
 
-StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target& target) {
+StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
+                              const Target& target) {
   loop::Program scheduled;
   if (task.trace.instrs.empty()) {
     schedule::Space space(task.initial, target);
@@ -181,22 +183,23 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, size_t index, const Target&
   BuiltTask b;
   b.writes_output_once = schedule::WritesOutputOnce(scheduled);
   WHET_ASSIGN_OR_RETURN(b.lowered, loop::Lower(scheduled));
-  WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, fmt::format("whet_t{}", index), target));
+  WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, prefix, target));
   return b;
 }
 
 // The descriptor of one graph. Constants go into a section that all graphs share.
 class Assembler {
  public:
-  Assembler(const ModelSpec& spec, const ModelGraph& graph, const std::vector<BuiltTask>& tasks,
-            ConstantSection& constants)
-      : spec_(spec), graph_(graph), tasks_(tasks), constants_(constants) {}
+  Assembler(const ModelSpec& spec, const ModelBuild& build, const ModelGraph& graph,
+            const std::vector<BuiltTask>& tasks, ConstantSection& constants)
+      : spec_(spec), build_(build), graph_(graph), tasks_(tasks), constants_(constants) {}
 
   Status Run(Prepacker& prepacker) {
     d_.name = spec_.name;
-    d_.target = spec_.target.ToString();
-    d_.features = Join(spec_.target.features);
-    d_.metadata = spec_.metadata;
+    d_.target = build_.target.ToString();
+    d_.features = Join(build_.target.features);
+    d_.metadata = build_.metadata;
+    d_.build = build_.target.Name();
     for (const ModelTensor& t : graph_.tensors) {
       const int storage = t.kind == TensorKind::kInput      ? WHET_INPUT
                           : t.kind == TensorKind::kOutput   ? WHET_OUTPUT
@@ -211,7 +214,7 @@ class Assembler {
       d_.kernels.push_back({t.code.main.phases, t.code.main.scratch_bytes,
                             static_cast<int>(t.code.main.params.size()), ""});
     }
-    for (size_t t = 0; t < tasks_.size(); ++t) d_.kernels[t].workload = spec_.tasks[t].workload;
+    for (size_t t = 0; t < tasks_.size(); ++t) d_.kernels[t].workload = build_.tasks[t].workload;
     for (size_t s = 0; s < graph_.steps.size(); ++s)
       WHET_RETURN_IF_ERROR(AddStep(static_cast<int>(s), prepacker));
     PlaceArena();
@@ -224,7 +227,7 @@ class Assembler {
   Status AddStep(int index, Prepacker& prepacker) {
     const ModelStep& step = graph_.steps[index];
     const BuiltTask& task = tasks_[step.task];
-    const loop::Program& initial = spec_.tasks[step.task].initial;
+    const loop::Program& initial = build_.tasks[step.task].initial;
     if (initial.params.size() != step.tensors.size()) {
       return Internal("step '{}' has {} tensors, its workload {}", step.label, step.tensors.size(),
                       initial.params.size());
@@ -332,6 +335,7 @@ class Assembler {
   }
 
   const ModelSpec& spec_;
+  const ModelBuild& build_;
   const ModelGraph& graph_;
   const std::vector<BuiltTask>& tasks_;
   ModelDesc d_;
@@ -340,18 +344,15 @@ class Assembler {
   std::vector<Lifetime> lifetimes_;
 };
 
-// The descriptors of all graphs, the others as variants of the first.
-StatusOr<ModelDesc> Assemble(const ModelSpec& spec, const std::vector<BuiltTask>& tasks,
-                             Prepacker& prepacker, ConstantSection& constants) {
+// The descriptors of all graphs of a build, the others as variants of the first.
+StatusOr<ModelDesc> Assemble(const ModelSpec& spec, const ModelBuild& build,
+                             const std::vector<BuiltTask>& tasks, Prepacker& prepacker,
+                             ConstantSection& constants) {
   std::vector<ModelDesc> all;
-  for (size_t i = 0; i <= spec.variants.size(); ++i) {
-    Assembler assembler(spec, i == 0 ? spec : spec.variants[i - 1], tasks, constants);
+  for (size_t i = 0; i <= build.variants.size(); ++i) {
+    Assembler assembler(spec, build, i == 0 ? build : build.variants[i - 1], tasks, constants);
     WHET_RETURN_IF_ERROR(assembler.Run(prepacker));
     all.push_back(assembler.TakeDesc());
-  }
-  for (ModelDesc& d : all) {
-    d.constants_bytes = constants.size();
-    if (d.constants_bytes) d.constants_symbol = kConstants;
   }
   ModelDesc first = std::move(all[0]);
   first.variants.assign(std::make_move_iterator(all.begin() + 1),
@@ -359,16 +360,64 @@ StatusOr<ModelDesc> Assemble(const ModelSpec& spec, const std::vector<BuiltTask>
   return first;
 }
 
+// Calls f on a descriptor, its variants, and its builds and theirs.
+template <typename F>
+void ForEachGraph(ModelDesc& d, const F& f) {
+  f(d);
+  for (auto* list : {&d.variants, &d.builds}) {
+    for (ModelDesc& v : *list) ForEachGraph(v, f);
+  }
+}
+
 // What the model calls the task: the nodes of the first step that runs it.
-std::string LabelOfTask(const ModelSpec& spec, size_t task) {
-  std::vector<const ModelGraph*> graphs = {&spec};
-  for (const ModelGraph& v : spec.variants) graphs.push_back(&v);
+std::string LabelOfTask(const ModelBuild& build, size_t task) {
+  std::vector<const ModelGraph*> graphs = {&build};
+  for (const ModelGraph& v : build.variants) graphs.push_back(&v);
   for (const ModelGraph* g : graphs) {
     for (const ModelStep& s : g->steps) {
       if (static_cast<size_t>(s.task) == task) return s.label;
     }
   }
   return std::to_string(task);
+}
+
+// Everything for one processor: objects go to `dir` and are added to `objects`. `number` tells the
+// builds of an artifact apart.
+StatusOr<ModelDesc> BuildFor(const ModelSpec& spec, const ModelBuild& build, size_t number,
+                             const std::string& dir, ConstantSection& constants,
+                             std::vector<std::string>& objects, ModelStats& stats) {
+  std::vector<BuiltTask> tasks;
+  std::vector<std::string> own;
+  for (size_t i = 0; i < build.tasks.size(); ++i) {
+    auto built = BuildTask(build.tasks[i], fmt::format("whet_b{}_t{}", number, i), build.target);
+    if (!built.ok())
+      return Annotate(built.status(), fmt::format("task '{}' ({})", LabelOfTask(build, i),
+                                                  build.tasks[i].workload));
+    own.push_back(fmt::format("{}/b{}t{}.o", dir, number, i));
+    WHET_RETURN_IF_ERROR(WriteFile(own.back(), built->code.object));
+    stats.code_bytes += static_cast<int64_t>(built->code.object.size());
+    built->code.object.clear();
+    tasks.push_back(std::move(*built));
+  }
+  Prepacker prepacker(tasks, own, build.target, fmt::format("{}/prepack{}", dir, number));
+  objects.insert(objects.end(), own.begin(), own.end());
+  return Assemble(spec, build, tasks, prepacker, constants);
+}
+
+// Each is asked for by its name.
+Status CheckBuilds(const ModelSpec& spec) {
+  std::set<std::string> names = {spec.target.Name()};
+  for (const ModelBuild& b : spec.builds) {
+    if (!names.insert(b.target.Name()).second)
+      return InvalidArgument("two builds for '{}'", b.target.Name());
+    if (b.target.arch != spec.target.arch)
+      return InvalidArgument("builds for {} and {}: a library is for one architecture",
+                             spec.target.arch, b.target.arch);
+    if (b.variants.size() != spec.variants.size())
+      return InvalidArgument("builds with {} and {} sets of shapes", spec.variants.size() + 1,
+                             b.variants.size() + 1);
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -407,33 +456,30 @@ StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path) {
   TempDir dir;
   if (dir.path.empty())
     return Unavailable("cannot make a temporary directory: {}", std::strerror(errno));
-  std::vector<BuiltTask> tasks;
+  WHET_RETURN_IF_ERROR(CheckBuilds(spec));
   std::vector<std::string> objects;
   ModelStats stats;
-  for (size_t i = 0; i < spec.tasks.size(); ++i) {
-    auto built = BuildTask(spec.tasks[i], i, spec.target);
-    if (!built.ok())
-      return Annotate(built.status(),
-                      fmt::format("task '{}' ({})", LabelOfTask(spec, i), spec.tasks[i].workload));
-    objects.push_back(fmt::format("{}/t{}.o", dir.path, i));
-    WHET_RETURN_IF_ERROR(WriteFile(objects.back(), built->code.object));
-    stats.code_bytes += static_cast<int64_t>(built->code.object.size());
-    built->code.object.clear();
-    tasks.push_back(std::move(*built));
-  }
-  Prepacker prepacker(tasks, objects, spec.target, dir.path);
   DataObject data(dir.path + "/constants.o", kConstants, spec.target);
   ConstantSection constants(data);
-  WHET_ASSIGN_OR_RETURN(const ModelDesc desc, Assemble(spec, tasks, prepacker, constants));
-  stats.constant_bytes = desc.constants_bytes;
-  stats.arena_bytes = desc.arena_bytes;
-  for (const ModelDesc& v : desc.variants)
-    stats.arena_bytes = std::max(stats.arena_bytes, v.arena_bytes);
+  WHET_ASSIGN_OR_RETURN(ModelDesc desc,
+                        BuildFor(spec, spec, 0, dir.path, constants, objects, stats));
+  for (size_t i = 0; i < spec.builds.size(); ++i) {
+    WHET_ASSIGN_OR_RETURN(ModelDesc more, BuildFor(spec, spec.builds[i], i + 1, dir.path, constants,
+                                                   objects, stats));
+    desc.builds.push_back(std::move(more));
+  }
+  stats.constant_bytes = constants.size();
+  ForEachGraph(desc, [&](ModelDesc& d) {
+    d.constants_bytes = stats.constant_bytes;
+    if (stats.constant_bytes) d.constants_symbol = kConstants;
+    stats.arena_bytes = std::max(stats.arena_bytes, d.arena_bytes);
+  });
   WHET_RETURN_IF_ERROR(data.Finish());
   if (stats.constant_bytes) objects.push_back(dir.path + "/constants.o");
   // The linker maps the same bytes twice, as its input and as its output.
   spec.tensors.clear();
   spec.variants.clear();
+  spec.builds.clear();
   WHET_ASSIGN_OR_RETURN(std::string descriptor, GenerateModel(desc, spec.target));
   objects.push_back(dir.path + "/model.o");
   WHET_RETURN_IF_ERROR(WriteFile(objects.back(), descriptor));

@@ -28,8 +28,8 @@ struct ModelTensor {
   int64_t bytes = 0;
   std::string name;  // inputs and outputs
   std::string data;  // constants: `bytes` bytes in the order the kernels read
-  // Of a variant's constant: the tensor of the model itself that has the same bytes, instead of
-  // data.
+  // Of a constant of a variant or a further build: the spec's own tensor that has the same bytes,
+  // instead of data.
   int same_as = -1;
 };
 
@@ -49,12 +49,17 @@ struct ModelGraph {
   std::vector<ModelStep> steps;      // in execution order
 };
 
-struct ModelSpec : ModelGraph {
-  std::string name;  // letters, digits, '_'
+// The model for one processor.
+struct ModelBuild : ModelGraph {
   std::string metadata;
   Target target;
   std::vector<ModelTask> tasks;      // of all graphs
   std::vector<ModelGraph> variants;  // the same network for other input shapes
+};
+
+struct ModelSpec : ModelBuild {  // its own target is the one that asks for the least
+  std::string name;              // letters, digits, '_'
+  std::vector<ModelBuild> builds;  // for further processors, the best first
 };
 
 struct ModelStats {

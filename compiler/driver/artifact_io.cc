@@ -205,14 +205,19 @@ std::string Describe(const whet_tensor& t) {
   return fmt::format("'{}' {} {}", t.name, DTypeName(t.dtype), ShapeText(Shape(t)));
 }
 
-StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path) {
+StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path,
+                                                    const LoadOptions& options) {
   std::string error;
-  auto model = Model::Load(path, &error);
+  auto model = Model::Load(path, options, &error);
   if (!model) return InvalidArgument("{}", error);
   if (!model->parameters().empty())
     return InvalidArgument("'{}' is a tuning candidate without weights, not a compiled model",
                            path);
   return model;
+}
+
+std::string BuildText(const Model& model) {
+  return model.builds().size() < 2 ? "" : " as " + model.build().name;
 }
 
 StatusOr<std::unique_ptr<Instance>> MakeInstance(std::shared_ptr<const Model> model, int threads) {

@@ -15,7 +15,14 @@
 
 namespace whet::driver {
 
-StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path);
+StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path,
+                                                    const LoadOptions& options = {});
+// --target of the commands that run an artifact.
+inline constexpr const char* kBuildHelp =
+    "of an artifact for several processors: the code to use, by its name in `whet inspect`; default: "
+    "the best that runs here";
+// " as x86-64-v3" where there is a choice, else "".
+std::string BuildText(const Model& model);
 // An instance of it, its memory allocated and its weights packed.
 StatusOr<std::unique_ptr<Instance>> MakeInstance(std::shared_ptr<const Model> model, int threads);
 

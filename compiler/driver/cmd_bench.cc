@@ -38,6 +38,7 @@ class BenchVerb : public Verb {
              "of an artifact for several sets of input shapes: the one to time; default: by the "
              "inputs given, else the first")
         .Value("NAME=D,D,...");
+    flags.Add("--target", &load_.build, kBuildHelp).Value("NAME");
     flags.Add("--time", &time_, "measure for so long, after a warm-up (at least 20 runs)")
         .Value("SECONDS");
     flags.Add("--runs", &runs_, "measure exactly so many runs; 0: as --time says")
@@ -55,6 +56,7 @@ class BenchVerb : public Verb {
     flags.Json(&json_);
     flags.Example("whet bench face.so --threads 1");
     flags.Example("whet bench face.so --input picture.npy --profile --time 5s");
+    flags.Example("whet bench face.so --target x86-64-v3");
     flags.Example("whet bench face.so --json - | jq .median_ms");
   }
 
@@ -67,7 +69,8 @@ class BenchVerb : public Verb {
       return InvalidArgument("--time '{}' is not a duration; write 5, 5s or 2m", time_);
     if (wait < 0) return InvalidArgument("--wait '{}' is not a duration; write 5, 5s or 2m", wait_);
     WatchInterrupts();
-    WHET_ASSIGN_OR_RETURN(auto artifact, LoadArtifact(artifact_));
+    WHET_ASSIGN_OR_RETURN(auto artifact, LoadArtifact(artifact_, load_));
+    const std::string build = BuildText(*artifact);
     if (!shapes_.empty()) {
       WHET_ASSIGN_OR_RETURN(const std::vector<ShapeSet> sets, ParseShapes(shapes_));
       if (sets.size() > 1) return InvalidArgument("--shape: one set of shapes is run at a time");
@@ -85,11 +88,13 @@ class BenchVerb : public Verb {
     const Timing t =
         TimeRuns(*instance, buffers, options, Profile::kNo, [] { return !Interrupted(); });
     Json json = {{"median_ms", t.median_ms}, {"min_ms", t.min_ms},  {"p90_ms", t.p90_ms},
-                 {"runs", t.run_ms.size()},  {"threads", threads_}, {"emulated", Emulated()}};
+                 {"runs", t.run_ms.size()},  {"threads", threads_}, {"emulated", Emulated()},
+                 {"target", artifact->build().name},
+                 {"memory_bytes", instance->memory_bytes()}};
     if (TextWanted(json_)) {
       fmt::print(
-          "{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory){}\n",
-          model->desc().name, t.median_ms, t.min_ms, t.p90_ms, t.run_ms.size(), threads_,
+          "{}{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory){}\n",
+          model->desc().name, build, t.median_ms, t.min_ms, t.p90_ms, t.run_ms.size(), threads_,
           threads_ == 1 ? "" : "s", BytesText(static_cast<double>(instance->memory_bytes())),
           Emulated() ? "; emulated: these times mean nothing" : "");
     }
@@ -153,6 +158,7 @@ class BenchVerb : public Verb {
     return OkStatus();
   }
 
+  LoadOptions load_;
   std::string artifact_, preprocess_, json_, time_ = "1s", wait_ = "60s", state_dir_;
   std::vector<std::string> inputs_, shapes_;
   int64_t threads_ = 1, runs_ = 0;

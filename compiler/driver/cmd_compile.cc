@@ -21,6 +21,7 @@ class CompileVerb : public Verb {
   void Declare(Flags& flags) override {
     flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model").Reads();
     flags.Add("-o,--out", &output_, "the shared library to write").Value("FILE").Writes();
+    model_.AllowTargets();
     model_.Declare(flags);
     flags
         .Add("--name", &name_,
@@ -32,10 +33,14 @@ class CompileVerb : public Verb {
     flags.Json(&json_);
     flags.Notes(
         "A record is used only where the log's paired measurements say that it beats the default "
-        "schedule. The same log gives\nthe same bytes.");
+        "schedule. The same log gives\nthe same bytes. With several --target, each has schedules of its "
+        "own, from records of its instruction set;\nweights that two of them read alike are stored "
+        "once.");
     flags.Example("whet compile model.onnx --db tuning.db -o model.so");
     flags.Example("whet compile model.onnx --shape x=1,3,320,640 -o model.so --explain");
     flags.Example("whet compile vad.onnx --bind sr=16000 --bind batch=1 -o vad.so");
+    flags.Example(
+        "whet compile model.onnx --db tuning.db --target x86-64-v3 --target x86-64-v4 -o model.so");
     flags.Example(
         "whet compile model.onnx --server 127.0.0.1:9191 --target 'cpu -arch=x86_64 "
         "-mattr=+avx,+avx2,+fma' -o model.so");
@@ -59,28 +64,56 @@ class CompileVerb : public Verb {
     options.name = name_;
     options.use_records = !untuned_;
     WHET_ASSIGN_OR_RETURN(const CompileReport report, CompileModel(options));
-    Json tasks = Json::array(), missing = Json::array();
-    for (const TaskInfo& t : report.tasks) {
-      tasks.push_back(TaskJson(t));
+    if (TextWanted(json_)) Print(report);
+    Json json = {{"tasks", report.tuned + report.untuned},
+                 {"tuned", report.tuned},
+                 {"untuned", Missing(report)},
+                 {"seconds", report.seconds},
+                 {"peak_bytes", report.peak_bytes},
+                 {"artifact_bytes", report.artifact_bytes},
+                 {"arena_bytes", report.arena_bytes},
+                 {"output", output_},
+                 {"target", report.target},
+                 {"plan", PlanJson(report.plan)},
+                 {"schedules", Schedules(report)}};
+    for (const TargetReport& t : report.further) {
+      json["further_targets"].push_back({{"target", t.target},
+                                         {"tasks", t.tuned + t.untuned},
+                                         {"tuned", t.tuned},
+                                         {"untuned", Missing(t)},
+                                         {"plan", PlanJson(t.plan)},
+                                         {"schedules", Schedules(t)}});
+    }
+    return WriteJson(json_, json);
+  }
+
+  static Json Schedules(const TargetReport& r) {
+    Json tasks = Json::array();
+    for (const TaskInfo& t : r.tasks) tasks.push_back(TaskJson(t));
+    return tasks;
+  }
+
+  static Json Missing(const TargetReport& r) {
+    Json missing = Json::array();
+    for (const TaskInfo& t : r.tasks) {
       if (t.source == "default") missing.push_back({{"name", t.name}, {"reason", t.reason}});
     }
-    if (TextWanted(json_)) Print(report);
-    return WriteJson(json_, {{"tasks", report.tuned + report.untuned},
-                             {"tuned", report.tuned},
-                             {"untuned", missing},
-                             {"seconds", report.seconds},
-                             {"peak_bytes", report.peak_bytes},
-                             {"artifact_bytes", report.artifact_bytes},
-                             {"arena_bytes", report.arena_bytes},
-                             {"output", output_},
-                             {"plan", PlanJson(report.plan)},
-                             {"schedules", tasks}});
+    return missing;
   }
 
   void Print(const CompileReport& r) const {
     fmt::print("{} of {} tasks tuned; {} written to {} in {:.1f} s, {} of memory at the peak\n",
                r.tuned, r.tuned + r.untuned, BytesText(static_cast<double>(r.artifact_bytes)),
                output_, r.seconds, BytesText(static_cast<double>(r.peak_bytes)));
+    if (!r.further.empty()) fmt::print("for {}:\n", r.name);
+    PrintSchedules(r);
+    for (const TargetReport& t : r.further) {
+      fmt::print("for {}: {} of {} tasks tuned\n", t.name, t.tuned, t.tuned + t.untuned);
+      PrintSchedules(t);
+    }
+  }
+
+  void PrintSchedules(const TargetReport& r) const {
     if (explain_ || r.plan.source != "default") fmt::print("  plan: {}\n", PlanText(r.plan));
     if (explain_) return PrintTasks(r.tasks);
     std::map<std::string, std::vector<std::string>> by_reason;

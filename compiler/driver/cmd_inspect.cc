@@ -88,6 +88,7 @@ class InspectVerb : public Verb {
     flags.Example("whet inspect model.onnx --db tuning.db");
     flags.Example("whet inspect model.onnx --graph");
     flags.Example("whet inspect face.so");
+    flags.Example("whet inspect face.so --target x86-64-v3");
     flags.Example("whet inspect tuning.db --json -");
   }
 
@@ -104,12 +105,23 @@ class InspectVerb : public Verb {
     if (const std::string flag = model_flags_.GivenForModels(); !flag.empty())
       return InvalidArgument("{} is for models; '{}' is {}", flag, file,
                              artifact ? "a compiled model" : "a tuning log");
-    return artifact ? InspectArtifact() : InspectLog();
+    if (artifact) return InspectArtifact();
+    if (model_flags_.TargetGiven())
+      return InvalidArgument("--target is for models and artifacts; '{}' is a tuning log", file);
+    return InspectLog();
   }
 
   Status InspectArtifact() const {
-    WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(model_flags_.options.model));
+    LoadOptions load;
+    if (model_flags_.TargetGiven()) load.build = model_flags_.options.target;
+    WHET_ASSIGN_OR_RETURN(const auto model, LoadArtifact(model_flags_.options.model, load));
     const whet_model& m = model->desc();
+    Json builds = Json::array();
+    for (const Model::Build& b : model->builds())
+      builds.push_back({{"name", b.name},
+                        {"target", b.target},
+                        {"missing", b.missing},
+                        {"used", &b == &model->build()}});
     int64_t launches = 0;
     const Json tasks = TasksOf(*model, &launches);
     Json metadata = Json::parse(m.metadata, nullptr, false);
@@ -120,6 +132,7 @@ class InspectVerb : public Verb {
                        {"name", m.name},
                        {"target", m.target},
                        {"features", m.features},
+                       {"builds", builds},
                        {"inputs", TensorsJson(model->inputs())},
                        {"outputs", TensorsJson(model->outputs())},
                        {"further_inputs", further},
@@ -131,6 +144,7 @@ class InspectVerb : public Verb {
                        {"metadata", metadata}};
     if (TextWanted(json_)) {
       fmt::print("artifact '{}' for {}\n", m.name, m.target);
+      if (builds.size() > 1) PrintBuilds(*model);
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
       for (const Json& inputs : further) PrintValues("or input", inputs);
@@ -146,6 +160,14 @@ class InspectVerb : public Verb {
         fmt::print("{:>5}  {}\n", i, WithoutPath(labels[i], path));
     }
     return WriteJson(json_, json);
+  }
+
+  static void PrintBuilds(const Model& model) {
+    for (const Model::Build& b : model.builds())
+      fmt::print("code     {}{}\n", b.name,
+                 !b.missing.empty()        ? "; this machine lacks " + b.missing
+                 : &b == &model.build() ? "; used here, and what follows is about it"
+                                           : "");
   }
 
   Status InspectLog() const {

@@ -30,6 +30,7 @@ class RunVerb : public Verb {
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
     flags.Add("--preprocess", &preprocess_, "how a picture becomes an input, see below")
         .Value("SPEC");
+    flags.Add("--target", &load_.build, kBuildHelp).Value("NAME");
     flags.Json(&json_);
     flags.Notes(
         "SPEC is a list, separated by ';', of crop=X,Y,W,H (first), range=LO,HI (0..255 becomes "
@@ -48,7 +49,7 @@ class RunVerb : public Verb {
 
  private:
   Status Go() {
-    WHET_ASSIGN_OR_RETURN(const auto artifact, LoadArtifact(artifact_));
+    WHET_ASSIGN_OR_RETURN(const auto artifact, LoadArtifact(artifact_, load_));
     WHET_ASSIGN_OR_RETURN(const FilledModel filled,
                           ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kError));
     const auto& [model, buffers] = filled;
@@ -73,9 +74,12 @@ class RunVerb : public Verb {
                          {"shape", std::vector<int64_t>(t.shape, t.shape + t.rank)},
                          {"file", paths[i]}});
     }
-    return WriteJson(json_, {{"outputs", outputs}});
+    if (TextWanted(json_) && artifact->builds().size() > 1)
+      fmt::print("ran{}\n", BuildText(*artifact));
+    return WriteJson(json_, {{"outputs", outputs}, {"target", artifact->build().name}});
   }
 
+  LoadOptions load_;
   std::string artifact_, output_dir_ = ".", preprocess_, json_;
   std::vector<std::string> inputs_;
   int64_t threads_ = 1;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "compiler/driver/artifact_io.h"
 #include "compiler/driver/model_flags.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
@@ -28,6 +29,7 @@ class VerifyVerb : public Verb {
         .Add("--preprocess", &options_.preprocess,
              "how a picture becomes an input, see whet run --help")
         .Value("SPEC");
+    flags.Add("--target", &options_.build, kBuildHelp).Value("NAME");
     flags.Add("--seed", &seed_, "of the random inputs").Range(0, INT64_MAX);
     flags.Add("--rtol", &options_.rtol,
               "allowed difference as a share of each expected element; 0 with --atol 0: "
@@ -90,9 +92,11 @@ class VerifyVerb : public Verb {
       Print(report.outputs);
       if (!report.first_divergent_layer.empty())
         fmt::print("the first task that diverges: {}\n", report.first_divergent_layer);
-      fmt::print("{}\n", report.passed ? "the artifact agrees with the reference" : "MISMATCH");
+      fmt::print("{}{}\n", report.passed ? "the artifact agrees with the reference" : "MISMATCH",
+                 report.build.empty() ? "" : "; it ran as " + report.build);
     }
     return WriteJson(json_, {{"passed", report.passed},
+                             {"target", report.build},
                              {"first_divergent_layer", report.first_divergent_layer},
                              {"outputs", DifferencesJson(report.outputs)},
                              {"layers", DifferencesJson(report.layers)}});

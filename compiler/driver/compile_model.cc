@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -125,20 +126,48 @@ StatusOr<v1::ModelBuildReply> RunBuilder(v1::ModelBuildRequest request) {
   return reply;
 }
 
-}  // namespace
+// What the artifact is for, the best first: more features are better, and among equally many the
+// one that was named first.
+StatusOr<std::vector<Target>> TargetsOf(const ModelOptions& options) {
+  std::vector<std::string> texts = {options.target};
+  texts.insert(texts.end(), options.more_targets.begin(), options.more_targets.end());
+  std::vector<Target> targets;
+  for (const std::string& text : texts) {
+    WHET_ASSIGN_OR_RETURN(Target t, Target::Parse(text));
+    for (const Target& other : targets) {
+      if (t.FeatureSet() == other.FeatureSet())
+        return InvalidArgument("--target names the instruction set {} twice", t.Name());
+      if (t.arch != other.arch)
+        return InvalidArgument("--target: an artifact is for one architecture, not {} and {}",
+                               other.arch, t.arch);
+    }
+    targets.push_back(std::move(t));
+  }
+  std::stable_sort(targets.begin(), targets.end(), [](const Target& a, const Target& b) {
+    return std::pair(a.VectorBits(), a.features.size()) >
+           std::pair(b.VectorBits(), b.features.size());
+  });
+  return targets;
+}
 
-StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+// Imports the model, cuts it for the target and adds it to the request: the first to be added is
+// the request's own, the others are further builds.
+StatusOr<TargetReport> PrepareFor(const Target& target, const CompileOptions& options,
+                                  v1::ModelBuildRequest& request) {
+  ModelOptions one = options;
+  one.target = target.ToString();
   std::unique_ptr<Records> log;
   if (options.use_records) {
     WHET_ASSIGN_OR_RETURN(log, OpenRecords(options));
   }
-  WHET_ASSIGN_OR_RETURN(std::vector<PreparedModel> sets, PrepareSets(options, log.get()));
+  WHET_ASSIGN_OR_RETURN(const std::vector<PreparedModel> sets, PrepareSets(one, log.get()));
   const PreparedModel& m = sets[0];
   WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records,
                         FindRecords(m, log.get(), options.threads));
   log.reset();
-  CompileReport report;
+  TargetReport report;
+  report.name = target.Name();
+  report.target = one.target;
   report.plan = Describe(m.plan);
   if (!options.use_records) {  // whether there is a log does not matter
     for (TaskRecord& r : records) r.reason = kUntuned;
@@ -146,18 +175,46 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   }
   report.tasks = DescribeTasks(m.partition.tasks, records);
   for (const TaskInfo& t : report.tasks) (t.source == "tuned" ? report.tuned : report.untuned) += 1;
-
-  v1::ModelBuildRequest request;
-  request.set_name(options.name.empty() ? ModelName(options.model) : options.name);
-  request.set_target(m.target.ToString());
-  request.set_metadata(Metadata(sets, report.tasks, options));
-  request.set_out_path(std::filesystem::absolute(options.output).string());
+  const std::string metadata = Metadata(sets, report.tasks, options);
   std::vector<std::string> traces;
   for (const TaskRecord& r : records) traces.push_back(r.trace);
-  WHET_RETURN_IF_ERROR(FillModelRequest(m.graph, m.partition, traces, request));
+  if (request.target().empty()) {
+    request.set_target(one.target);
+    request.set_metadata(metadata);
+    WHET_RETURN_IF_ERROR(FillModelRequest(m.graph, m.partition, traces, request));
+    for (size_t i = 1; i < sets.size(); ++i)
+      WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request));
+    return report;
+  }
+  v1::ModelBuild& build = *request.add_builds();
+  build.set_target(one.target);
+  build.set_metadata(metadata);
+  WHET_RETURN_IF_ERROR(FillModelBuild(m.graph, m.partition, traces, request, build));
   for (size_t i = 1; i < sets.size(); ++i)
-    WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request));
-  sets.clear();  // the request has the weights now
+    WHET_RETURN_IF_ERROR(
+        AddModelVariant(sets[i].graph, sets[i].partition, request, build));
+  return report;
+}
+
+}  // namespace
+
+StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  WHET_ASSIGN_OR_RETURN(const std::vector<Target> targets, TargetsOf(options));
+  v1::ModelBuildRequest request;
+  request.set_name(options.name.empty() ? ModelName(options.model) : options.name);
+  request.set_out_path(std::filesystem::absolute(options.output).string());
+  WHET_ASSIGN_OR_RETURN(TargetReport least, PrepareFor(targets.back(), options, request));
+  std::vector<TargetReport> best_first;
+  for (size_t i = 0; i + 1 < targets.size(); ++i) {
+    WHET_ASSIGN_OR_RETURN(TargetReport one, PrepareFor(targets[i], options, request));
+    best_first.push_back(std::move(one));
+  }
+  best_first.push_back(std::move(least));
+  CompileReport report;
+  static_cast<TargetReport&>(report) = std::move(best_first[0]);
+  report.further.assign(std::make_move_iterator(best_first.begin() + 1),
+                        std::make_move_iterator(best_first.end()));
   WHET_ASSIGN_OR_RETURN(v1::ModelBuildReply reply, RunBuilder(std::move(request)));
 
   rusage own{};

@@ -28,7 +28,9 @@ struct ModelOptions {
   // The artifact that shapes and bound values were taken from; empty: they are the user's.
   std::string shapes_of;
   std::vector<std::string> extra_outputs;  // --output NAME: given out besides the model's own
-  std::string target = "host";             // or target text
+  std::string target = "host";             // or target text, or a short name
+  // CompileModel: further processors that the artifact holds code for.
+  std::vector<std::string> more_targets;
   int threads = 1;                         // records are looked up for this number of threads
   std::string db;                          // tuning log; empty: none
   std::string server;  // HOST:PORT of a tuner server to ask instead; empty: none
@@ -72,10 +74,16 @@ struct PlanInfo {
   double ratio = 0;    // sum over the tasks, to that of the default; 0: not known
 };
 
-struct CompileReport {
-  PlanInfo plan;  // of the first set of shapes
+// What the artifact holds for one processor.
+struct TargetReport {
+  std::string name, target;  // short, and in full
+  PlanInfo plan;             // of the first set of shapes
   std::vector<TaskInfo> tasks;
   int64_t tuned = 0, untuned = 0;  // distinct tasks
+};
+
+struct CompileReport : TargetReport {  // of the best processor
+  std::vector<TargetReport> further;   // of the others, in the order in which the runtime tries them
   double seconds = 0;
   int64_t peak_bytes = 0;      // of the compiling processes' memory
   int64_t artifact_bytes = 0;  // size of the file
@@ -111,6 +119,7 @@ struct VerifyOptions : ModelOptions {
   uint64_t seed = 1;
   double rtol = 0, atol = 0;  // both 0: the bound that the operators' own error analysis gives
   bool layers = false;        // compare after every task, to find the first that diverges
+  std::string build;          // of an artifact for several processors: LoadOptions::build
 };
 
 struct Difference {
@@ -125,6 +134,7 @@ struct VerifyReport {
   std::vector<Difference> outputs;
   std::vector<Difference> layers;  // in order of execution
   std::string first_divergent_layer;
+  std::string build;  // which one, of an artifact for several processors
   bool passed = false;
 };
 

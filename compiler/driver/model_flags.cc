@@ -65,10 +65,17 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
     return;
   }
-  flags
-      .Add("--target", &options.target,
-           "what to compile for: 'host', or target text as `whet doctor` prints it")
-      .Value("TARGET");
+  const std::string what =
+      "what to compile for: 'host' (the default), a level as x86-64-v3, or target text as "
+      "`whet doctor` prints it";
+  if (several_targets_) {
+    flags
+        .Add("--target", &targets_,
+             what + "; repeated: the artifact holds code for each, and takes the best where it runs")
+        .Value("TARGET");
+  } else {
+    flags.Add("--target", &options.target, what).Value("TARGET");
+  }
   flags
       .Add("--threads", &threads_,
            "the number of threads that records are looked up and measured for")
@@ -99,6 +106,11 @@ Status ModelFlags::Resolve() {
   for (const std::string& b : bind_) WHET_RETURN_IF_ERROR(ParseBind(b, &options.bind));
   options.threads = static_cast<int>(threads_);
   options.writes = flags_->Written();
+  if (!targets_.empty()) {
+    options.target = targets_[0];
+    options.more_targets.assign(targets_.begin() + 1, targets_.end());
+  }
+  for (const std::string& t : options.more_targets) WHET_RETURN_IF_ERROR(CheckTarget(t));
   return CheckTarget(options.target);
 }
 
@@ -118,7 +130,7 @@ std::string PlanText(const PlanInfo& p) {
 }
 
 std::string ModelFlags::GivenForModels() const {
-  for (const char* flag : {"--shape", "--bind", "--output", "--target", "--threads", "--db",
+  for (const char* flag : {"--shape", "--bind", "--output", "--threads", "--db",
                            "--server", "--dump-after", "--layouts", "--graph"}) {
     if (flags_->OnCommandLine(flag)) return flag;
   }

@@ -16,18 +16,21 @@ class ModelFlags {
   enum class Needs { kShapes, kRecords };  // kRecords: also a target, and where the records are
   void Declare(Flags& flags, Needs needs = Needs::kRecords);
   void DeclareLayouts(Flags& flags);  // --layouts
+  void AllowTargets() { several_targets_ = true; }  // before Declare: --target may be repeated
   // Turns the texts into `options`; InvalidArgument shows how a flag is written.
   Status Resolve();
   // The first flag on the command line that says something about a model, and about no other file;
-  // or "".
+  // or "". --target is not among them.
   std::string GivenForModels() const;
+  bool TargetGiven() const { return flags_->OnCommandLine("--target"); }
 
   ModelOptions options;  // `model` is bound by the verb
 
  private:
   const Flags* flags_ = nullptr;  // borrowed
-  std::vector<std::string> shapes_, bind_;
+  std::vector<std::string> shapes_, bind_, targets_;
   int64_t threads_ = 1;
+  bool several_targets_ = false;
 };
 
 nlohmann::ordered_json PlanJson(const PlanInfo& plan);

@@ -5,10 +5,10 @@
 namespace whet::driver {
 namespace {
 
-// Constants of the model itself that its variants may refer to, by what they hold.
+// Constants of the request's own that variants and further builds may refer to, by what they hold.
 using KnownConstants = std::map<std::pair<Fingerprint, size_t>, uint32_t>;
 
-// Tensors and steps of the request or of a variant in it. Values that share bytes (views) share a
+// Tensors and steps of the request, or of a build or variant in it. Values that share bytes (views) share a
 // tensor.
 template <typename Message>
 class RequestWriter {
@@ -77,35 +77,61 @@ class RequestWriter {
   std::map<graph::ValueId, uint32_t> tensor_of_;
 };
 
-}  // namespace
-
-Status FillModelRequest(const graph::Graph& graph, const fusion::Partition& partition,
-                        const std::vector<std::string>& traces, v1::ModelBuildRequest& request) {
-  if (traces.size() != partition.tasks.size())
-    return Internal("{} traces for {} tasks", traces.size(), partition.tasks.size());
-  for (size_t i = 0; i < partition.tasks.size(); ++i) {
-    v1::ModelTask* t = request.add_tasks();
-    t->set_workload(partition.tasks[i].workload.ToString());
-    t->set_trace(traces[i]);
-  }
-  const KnownConstants none;
-  return RequestWriter(graph, partition, none, request).Run();
-}
-
-Status AddModelVariant(const graph::Graph& graph, const fusion::Partition& partition,
-                       v1::ModelBuildRequest& request) {
+KnownConstants ConstantsOf(const v1::ModelBuildRequest& request) {
   KnownConstants known;
   for (int i = 0; i < request.tensors_size(); ++i) {
     const v1::ModelTensor& t = request.tensors(i);
     if (t.kind() == v1::ModelTensor::CONSTANT)
       known.emplace(std::pair(FingerprintOf(t.data()), t.data().size()), static_cast<uint32_t>(i));
   }
-  for (const fusion::Group& g : partition.groups) {
-    if (g.task >= request.tasks_size())
-      return Internal("a variant's step is an instance of task {} of {}", g.task,
-                      request.tasks_size());
+  return known;
+}
+
+template <typename Message>
+Status Fill(const graph::Graph& graph, const fusion::Partition& partition,
+            const std::vector<std::string>& traces, const KnownConstants& known, Message& out) {
+  if (traces.size() != partition.tasks.size())
+    return Internal("{} traces for {} tasks", traces.size(), partition.tasks.size());
+  for (size_t i = 0; i < partition.tasks.size(); ++i) {
+    v1::ModelTask* t = out.add_tasks();
+    t->set_workload(partition.tasks[i].workload.ToString());
+    t->set_trace(traces[i]);
   }
-  return RequestWriter(graph, partition, known, *request.add_variants()).Run();
+  return RequestWriter(graph, partition, known, out).Run();
+}
+
+template <typename Message>
+Status AddVariant(const graph::Graph& graph, const fusion::Partition& partition,
+                  const KnownConstants& known, Message& out) {
+  for (const fusion::Group& g : partition.groups) {
+    if (g.task >= out.tasks_size())
+      return Internal("a variant's step is an instance of task {} of {}", g.task,
+                      out.tasks_size());
+  }
+  return RequestWriter(graph, partition, known, *out.add_variants()).Run();
+}
+
+}  // namespace
+
+Status FillModelRequest(const graph::Graph& graph, const fusion::Partition& partition,
+                        const std::vector<std::string>& traces, v1::ModelBuildRequest& request) {
+  return Fill(graph, partition, traces, {}, request);
+}
+
+Status FillModelBuild(const graph::Graph& graph, const fusion::Partition& partition,
+                      const std::vector<std::string>& traces, const v1::ModelBuildRequest& request,
+                      v1::ModelBuild& build) {
+  return Fill(graph, partition, traces, ConstantsOf(request), build);
+}
+
+Status AddModelVariant(const graph::Graph& graph, const fusion::Partition& partition,
+                       v1::ModelBuildRequest& request) {
+  return AddVariant(graph, partition, ConstantsOf(request), request);
+}
+
+Status AddModelVariant(const graph::Graph& graph, const fusion::Partition& partition,
+                       const v1::ModelBuildRequest& request, v1::ModelBuild& build) {
+  return AddVariant(graph, partition, ConstantsOf(request), build);
 }
 
 }  // namespace whet::driver

@@ -217,11 +217,12 @@ Status VerifySet(const std::shared_ptr<const Model>& model, const Buffers& io,
 
 StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
   VerifyOptions options = given;
-  WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> artifact, LoadArtifact(options.artifact));
+  WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> artifact, LoadArtifact(options.artifact, {.build = options.build}));
   if (given.shapes.empty() && given.bind.empty()) options.shapes_of = given.artifact;
   WHET_RETURN_IF_ERROR(TakeMetadata(*artifact, &options));
   VerifyReport report;
   report.passed = true;
+  if (artifact->builds().size() > 1) report.build = artifact->build().name;
   // Inputs or shapes choose the set; with neither, all are verified.
   const bool all = options.inputs.empty() && options.shapes.empty();
   std::vector<std::shared_ptr<const Model>> sets = {artifact};

@@ -54,6 +54,64 @@ constexpr const char* kHostArch = "aarch64";
 #error "whet runs on x86_64 and aarch64"
 #endif
 
+struct Level {
+  const char* name;
+  const char* arch;
+  // Those that it adds to the one before of the same architecture.
+  std::vector<std::string> features;
+  int64_t l2_bytes;  // of the first processors that had it
+};
+const std::vector<Level>& Levels() {
+  static const std::vector<Level> levels = {
+      {"x86-64", "x86_64", {}, 256 << 10},
+      {"x86-64-v2", "x86_64", {"popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"}, 256 << 10},
+      {"x86-64-v3", "x86_64", {"avx", "avx2", "bmi", "bmi2", "f16c", "fma"}, 256 << 10},
+      {"x86-64-v4",
+       "x86_64",
+       {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"},
+       1 << 20},
+      {"aarch64", "aarch64", {}, 256 << 10}};
+  return levels;
+}
+
+std::string LevelNames() {
+  std::string names;
+  for (const Level& l : Levels()) names += std::string(names.empty() ? "" : ", ") + l.name;
+  return names;
+}
+
+void SortFeatures(Target& t) {
+  std::sort(t.features.begin(), t.features.end());
+  t.features.erase(std::unique(t.features.begin(), t.features.end()), t.features.end());
+}
+
+// "x86-64-v3+avxvnni" to a target with that level's caches.
+StatusOr<Target> ParseName(std::string_view name) {
+  const std::string_view level_name = name.substr(0, name.find('+'));
+  Target t;
+  bool found = false;
+  for (const Level& l : Levels()) {
+    if (found) break;
+    if (l.arch != t.arch) t.features.clear();
+    t.arch = l.arch;
+    t.features.insert(t.features.end(), l.features.begin(), l.features.end());
+    t.l2_bytes = l.l2_bytes;
+    found = level_name == l.name;
+  }
+  if (!found)
+    return InvalidArgument(
+        "target '{}' is neither 'host' nor one of {}, nor does it start with 'cpu '", name,
+        LevelNames());
+  name.remove_prefix(level_name.size());
+  while (!name.empty()) {
+    const size_t next = std::min(name.find('+', 1), name.size());
+    if (next < 2) return InvalidArgument("'+' in a target's name is followed by a feature");
+    t.features.emplace_back(name.substr(1, next - 1));
+    name.remove_prefix(next);
+  }
+  return t;
+}
+
 int64_t CacheSize(int name, int64_t missing) {
   const long v = sysconf(name);
   return v > 0 ? v : missing;
@@ -78,6 +136,21 @@ std::string Target::FeatureSet() const {
   return s;
 }
 
+std::string Target::Name() const {
+  std::vector<std::string> left = features;
+  std::string name = arch;
+  for (const Level& l : Levels()) {
+    if (l.arch != arch) continue;
+    if (!std::all_of(l.features.begin(), l.features.end(),
+                     [&](const std::string& f) { return Has(f); }))
+      break;
+    name = l.name;
+    for (const std::string& f : l.features) std::erase(left, f);
+  }
+  for (const std::string& f : left) name += "+" + f;
+  return name;
+}
+
 std::string Target::ToString() const {
   std::string mattr;
   for (size_t i = 0; i < features.size(); ++i) mattr += (i ? ",+" : "+") + features[i];
@@ -90,10 +163,12 @@ StatusOr<Target> Target::Parse(std::string_view text) {
   if (text == "host" || text == "cpu") return Host();
   if (text.size() > 4096)
     return InvalidArgument("target text of {} bytes; the limit is 4096", text.size());
-  if (text.substr(0, 4) != "cpu ")
-    return InvalidArgument("target '{}' does not start with 'cpu '; known kinds: cpu", text);
+  const std::string_view kind = text.substr(0, text.find(' '));
   Target t;
-  text.remove_prefix(4);
+  if (kind != "cpu") {
+    WHET_ASSIGN_OR_RETURN(t, ParseName(kind));
+  }
+  text.remove_prefix(std::min(kind.size() + 1, text.size()));
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     std::string_view word = text.substr(0, end);
@@ -133,8 +208,7 @@ StatusOr<Target> Target::Parse(std::string_view text) {
       return InvalidArgument("unknown target option '-{}'; known: arch, mattr, l1d, l2, l3", key);
     }
   }
-  std::sort(t.features.begin(), t.features.end());
-  t.features.erase(std::unique(t.features.begin(), t.features.end()), t.features.end());
+  SortFeatures(t);
   return t;
 }
 

@@ -105,18 +105,30 @@ bool Has(std::string_view f) {
 #error "whet's runtime supports x86_64 and aarch64"
 #endif
 
-}  // namespace
-
-bool CpuHasFeatures(const std::string& features, std::string* missing) {
+template <typename Has>
+bool AllOf(const std::string& features, const Has& has, std::string* missing) {
   missing->clear();
   for (size_t at = 0; at < features.size();) {
     const size_t end = std::min(features.find(',', at), features.size());
     std::string f = features.substr(at, end - at);
     at = end + 1;
     if (!f.empty() && f[0] == '+') f.erase(0, 1);
-    if (!f.empty() && !Has(f)) *missing += (missing->empty() ? "" : ",") + f;
+    if (!f.empty() && !has(f)) *missing += (missing->empty() ? "" : ",") + f;
   }
   return missing->empty();
+}
+
+}  // namespace
+
+bool CpuHasFeatures(const std::string& features, std::string* missing) {
+  return AllOf(features, Has, missing);
+}
+
+bool FeaturesAmong(const std::string& features, const std::string& have, std::string* missing) {
+  const std::string list = "," + have + ",";
+  return AllOf(
+      features,
+      [&](const std::string& f) { return list.find("," + f + ",") != std::string::npos; }, missing);
 }
 
 std::string CpuFeatures() {

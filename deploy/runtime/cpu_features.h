@@ -14,6 +14,9 @@ namespace whet {
 // something this runtime cannot check.
 bool CpuHasFeatures(const std::string& features, std::string* missing);
 
+// The same for a processor that has just the features of the list `have`.
+bool FeaturesAmong(const std::string& features, const std::string& have, std::string* missing);
+
 // All the features of the table that this processor has, comma separated.
 std::string CpuFeatures();
 

@@ -18,7 +18,9 @@ constexpr uint32_t kMaxTableEntries =
     1 << 20;  // a descriptor is trusted to be ours, but may be damaged
 constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
 constexpr uint32_t kMaxVariants = 256;
+constexpr uint32_t kMaxBuilds = 64;
 static_assert(WHET_MODEL_SIZE_MIN == offsetof(whet_model, variants));
+static_assert(WHET_MODEL_SIZE_VARIANTS == offsetof(whet_model, build));
 
 std::string Number(uint64_t v) { return std::to_string(v); }
 
@@ -59,6 +61,52 @@ bool DenseBytes(const whet_tensor& t, uint64_t* bytes) {
 
 const char* OrEmpty(const char* s) { return s ? s : ""; }
 
+std::string Quoted(const std::string& s) { return "'" + s + "'"; }
+
+// "x86-64-v4 (lacks avx512f), x86-64-v3"
+std::string ListOf(std::span<const Model::Build> builds) {
+  std::string list;
+  for (const Model::Build& b : builds) {
+    list += (list.empty() ? "" : ", ") + b.name;
+    if (!b.missing.empty()) list += " (this machine lacks " + b.missing + ")";
+  }
+  return list;
+}
+
+// Index of the build to use, or -1 and why none can be.
+int Choose(std::span<const Model::Build> builds, const std::string& wanted, std::string* error) {
+  if (builds.size() == 1 && wanted.empty() && !builds[0].missing.empty()) {
+    *error = " needs processor features this machine lacks: " + builds[0].missing +
+             "; compile the model for this machine's own target";
+    return -1;
+  }
+  std::vector<int> found;
+  for (int pass = 0; pass < 2 && found.empty(); ++pass) {
+    for (size_t i = 0; i < builds.size(); ++i) {
+      const Model::Build& b = builds[i];
+      const bool named = pass == 0 ? b.name == wanted || b.target == wanted
+                                   : b.name.rfind(wanted + "+", 0) == 0;
+      if (wanted.empty() ? b.missing.empty() : named) found.push_back(static_cast<int>(i));
+    }
+  }
+  if (wanted.empty() && found.empty()) {
+    *error = " has no code for this machine; it has " + ListOf(builds) +
+             "; compile the model for this machine's own target, too";
+  } else if (found.empty()) {
+    *error = " has no code for " + Quoted(wanted) + "; it has " + ListOf(builds);
+  } else if (!wanted.empty() && found.size() > 1) {
+    *error = " has several builds for " + Quoted(wanted) + ": " + ListOf(builds);
+  } else if (const std::string& missing = builds[static_cast<size_t>(found[0])].missing;
+             !missing.empty()) {
+    *error = ": its code for " + Quoted(wanted) +
+             " needs processor features this machine lacks: " + missing + "; it has " +
+             ListOf(builds);
+  } else {
+    return found[0];
+  }
+  return -1;
+}
+
 }  // namespace
 
 int64_t DTypeBytes(uint32_t t) { return t <= WHET_U64 ? kTypeBytes[t] : 0; }
@@ -70,7 +118,8 @@ std::string ShapeText(std::span<const int64_t> shape) {
   return s.empty() ? "scalar" : s;
 }
 
-std::shared_ptr<const Model> Model::Load(const std::string& path, std::string* error) {
+std::shared_ptr<const Model> Model::Load(const std::string& path, const LoadOptions& options,
+                                         std::string* error) {
   error->clear();
   const std::string symbol = FindDescriptorSymbol(path, error);
   if (symbol.empty()) return nullptr;
@@ -84,15 +133,29 @@ std::shared_ptr<const Model> Model::Load(const std::string& path, std::string* e
   }
   model->library_ = std::shared_ptr<void>(library, [](void* l) { dlclose(l); });
   const auto function = reinterpret_cast<whet_model_fn>(dlsym(library, symbol.c_str()));
-  if (const std::string wrong = model->Adopt(function ? function() : nullptr); !wrong.empty()) {
-    *error = "'" + path + "' cannot be used: " + wrong;
+  const whet_model* given = function ? function() : nullptr;
+  std::vector<std::shared_ptr<Model>> all;
+  std::string wrong = model->Adopt(given);
+  if (wrong.empty()) wrong = model->AdoptBuilds(*given, &all);
+  if (!wrong.empty()) {
+    *error = Quoted(path) + " cannot be used: " + wrong;
     return nullptr;
   }
-  if (std::string missing; !CpuHasFeatures(model->desc_.features, &missing)) {
-    *error = "'" + path + "' needs processor features this machine lacks: " + missing +
-             "; compile the model for this machine's own target";
+  all.push_back(model);  // it asks for the least
+  std::vector<Build> builds;
+  for (const auto& m : all) {
+    Build& b = builds.emplace_back(m->builds_[0]);
+    options.processor.empty() ? CpuHasFeatures(b.features, &b.missing)
+                              : FeaturesAmong(b.features, options.processor, &b.missing);
+  }
+  const int chosen = Choose(builds, options.build, error);
+  if (chosen < 0) {
+    *error = Quoted(path) + *error;
     return nullptr;
   }
+  model = all[static_cast<size_t>(chosen)];
+  model->builds_ = std::move(builds);
+  model->build_ = static_cast<size_t>(chosen);
   return model;
 }
 
@@ -108,10 +171,22 @@ std::string Model::Adopt(const whet_model* given) {
            Number(WHET_MODEL_SIZE_MIN);
   std::memcpy(&desc_, given, std::min<size_t>(given->size, sizeof desc_));
   // What an older library does not have stays zero.
-  if (given->size < sizeof desc_) desc_.n_variants = 0;
+  if (given->size < WHET_MODEL_SIZE_VARIANTS) {
+    desc_.n_variants = 0;
+    desc_.variants = nullptr;
+  }
+  if (given->size < sizeof desc_) {
+    desc_.n_builds = 0;
+    desc_.builds = nullptr;
+    desc_.build = nullptr;
+  }
   desc_.size = sizeof desc_;
-  for (const char** text : {&desc_.name, &desc_.target, &desc_.features, &desc_.metadata})
+  for (const char** text :
+       {&desc_.name, &desc_.target, &desc_.features, &desc_.metadata, &desc_.build})
     *text = OrEmpty(*text);
+  // Older libraries name no build.
+  if (*desc_.build == '\0') desc_.build = desc_.target;
+  builds_ = {{desc_.build, desc_.target, desc_.features, ""}};
   if (desc_.n_dims != 0)
     return "it has " + Number(desc_.n_dims) +
            " symbolic dimensions; this runtime runs fixed shapes only";
@@ -156,7 +231,7 @@ std::string Model::AdoptVariants(const whet_model& given) {
     const std::string where = "variant " + Number(i + 1) + ": ";
     if (list[i] == &given) return where + "it is the model itself";
     // One level: a variant of a variant would never be asked for.
-    if (list[i] && list[i]->size >= sizeof(whet_model) && list[i]->n_variants > 0)
+    if (list[i] && list[i]->size >= WHET_MODEL_SIZE_VARIANTS && list[i]->n_variants > 0)
       return where + "it has variants of its own";
     std::shared_ptr<Model> v(new Model);
     v->library_ = library_;
@@ -167,9 +242,57 @@ std::string Model::AdoptVariants(const whet_model& given) {
              std::strcmp(v->tensors_[k].name, tensors_[k].name) == 0;
     }
     if (!same) return where + "its inputs and outputs are not those of the model";
+    v->desc_.builds = nullptr;
+    v->desc_.n_builds = 0;
     variants_.push_back(std::move(v));
   }
   return "";
+}
+
+std::string Model::AdoptBuilds(const whet_model& given,
+                               std::vector<std::shared_ptr<Model>>* builds) {
+  const whet_model* const* list = desc_.builds;
+  const uint32_t count = desc_.n_builds;
+  desc_.builds = nullptr;
+  desc_.n_builds = 0;
+  if (count == 0) return "";
+  if (!list || count > kMaxBuilds)
+    return "its table of " + Number(count) + " builds is missing or too long";
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string where = "build " + Number(i + 1) + ": ";
+    if (list[i] == &given) return where + "it is the model itself";
+    std::shared_ptr<Model> b(new Model);
+    b->library_ = library_;
+    if (std::string wrong = b->Adopt(list[i]); !wrong.empty()) return where + wrong;
+    if (b->desc_.n_builds > 0) return where + "it has builds of its own";
+    if (std::string wrong = Differs(*b); !wrong.empty()) return where + wrong;
+    const std::string name = b->desc_.build;
+    if (name == desc_.build || std::any_of(builds->begin(), builds->end(), [&](const auto& other) {
+          return name == other->desc_.build;
+        }))
+      return where + "its name '" + name + "' is another's too";
+    builds->push_back(std::move(b));
+  }
+  return "";
+}
+
+std::string Model::Differs(const Model& other) const {
+  auto same = [](const Model& a, const Model& b) {
+    const size_t n = a.inputs().size() + a.outputs().size();
+    if (a.inputs().size() != b.inputs().size() || n != b.inputs().size() + b.outputs().size())
+      return false;
+    for (size_t k = 0; k < n; ++k) {
+      const whet_tensor &x = a.tensors_[k], &y = b.tensors_[k];
+      if (x.dtype != y.dtype || std::strcmp(x.name, y.name) != 0 ||
+          !std::equal(x.shape, x.shape + x.rank, y.shape, y.shape + y.rank))
+        return false;
+    }
+    return true;
+  };
+  bool all = same(*this, other) && variants_.size() == other.variants_.size();
+  for (size_t i = 0; all && i < variants_.size(); ++i)
+    all = same(*variants_[i], *other.variants_[i]);
+  return all ? "" : "its inputs, outputs and sets of shapes are not those of the model";
 }
 
 std::shared_ptr<const Model> Model::ForShapes(const std::shared_ptr<const Model>& model,

@@ -23,12 +23,26 @@
 
 namespace whet {
 
+// How an artifact is loaded; as it stands: what is best here.
+struct LoadOptions {
+  // Which code to use of a library that has it for several processors: a build's name, all of it or
+  // up to a '+', or its target text. Empty: the best that this processor can run.
+  std::string build;
+  // Comma-separated features to go by instead of what the processor says (all that it has, or
+  // fewer): what would be taken on another machine. Empty: ask the processor.
+  std::string processor;
+};
+
 class Model {
  public:
   // Checks the file, the interface version, every struct, index and offset, and that this processor
   // has the features the code needs, before anything in the library but the descriptor function
   // runs. Null and a reason otherwise.
-  static std::shared_ptr<const Model> Load(const std::string& path, std::string* error);
+  static std::shared_ptr<const Model> Load(const std::string& path, const LoadOptions& options,
+                                           std::string* error);
+  static std::shared_ptr<const Model> Load(const std::string& path, std::string* error) {
+    return Load(path, {}, error);
+  }
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -38,6 +52,14 @@ class Model {
   std::span<const whet_tensor> outputs() const {
     return {desc_.tensors + desc_.n_inputs, desc_.n_outputs};
   }
+  // The code that the library has, the best first, and which of it this is.
+  struct Build {
+    std::string name, target, features;
+    std::string missing;  // features that the processor lacks
+  };
+  std::span<const Build> builds() const { return builds_; }
+  const Build& build() const { return builds_[build_]; }
+
   // The same network for other input shapes; they share this one's library and constants, and may
   // outlive it. Empty in a variant.
   std::span<const std::shared_ptr<const Model>> variants() const { return variants_; }
@@ -54,12 +76,18 @@ class Model {
   std::string Adopt(
       const whet_model* given);  // copies and checks the tables; the reason when it refuses
   std::string AdoptVariants(const whet_model& given);
+  // The library's models for other processors than the one its function returns, best first.
+  std::string AdoptBuilds(const whet_model& given, std::vector<std::shared_ptr<Model>>* builds);
+  // Whether the caller sees the same model: inputs, outputs and sets of shapes.
+  std::string Differs(const Model& other) const;
   std::string CheckTensors() const;
   std::string CheckKernels() const;
   std::string CheckSteps(std::span<const whet_step> steps, const char* what) const;
 
   std::shared_ptr<void> library_;  // closed when the last of model and variants goes
   std::vector<std::shared_ptr<const Model>> variants_;
+  std::vector<Build> builds_;  // in a variant: its own only
+  size_t build_ = 0;
   whet_model desc_ = {};
   std::vector<whet_tensor> tensors_;
   std::vector<whet_kernel> kernels_;

@@ -27,6 +27,12 @@
  * Shapes are fixed. A library may hold the same network for several sets of input shapes: the model
  * its function returns is the first, `variants` lists the others. They have inputs and outputs of
  * the same names and types, and share kernels and constants where those are equal.
+ *
+ * A library may hold the same model compiled for several processors: the model its function returns
+ * is the one that asks for the least, `builds` lists the others, the best first, each with variants
+ * of its own. A reader takes the first whose `features` this processor has, else the one returned;
+ * a reader that knows nothing of builds takes the one returned. All have the same inputs, outputs
+ * and sets of shapes, and one section of constants, which holds once what they have in common.
  */
 #ifndef WHET_ARTIFACT_H_
 #define WHET_ARTIFACT_H_
@@ -39,7 +45,8 @@ extern "C" {
 
 #define WHET_ABI_VERSION 1
 #define WHET_ALIGNMENT 64
-#define WHET_MODEL_SIZE_MIN 136 /* of whet_model, before anything was appended */
+#define WHET_MODEL_SIZE_MIN 136      /* of whet_model, before anything was appended */
+#define WHET_MODEL_SIZE_VARIANTS 144 /* with the variants, before builds were appended */
 #define WHET_SYMBOL_PREFIX "whet_model_"
 #define WHET_SYMBOL_SUFFIX "_v1"
 
@@ -135,6 +142,11 @@ typedef struct whet_model {
   uint32_t n_variants; /* 0 in libraries whose struct ends here */
   /* Appended; libraries of before have a smaller struct. */
   const struct whet_model* const* variants;
+  /* Appended. */
+  const char* build; /* short name of what it is compiled for, e.g. "x86-64-v3"; no two alike */
+  const struct whet_model* const* builds;
+  uint32_t n_builds; /* 0 in builds */
+  uint32_t reserved;
 } whet_model;
 
 typedef const whet_model* (*whet_model_fn)(void);

@@ -345,5 +345,71 @@ TEST(VariantsTest, OlderLibrariesHaveNoneAndDamagedOnesAreRefused) {
               HasSubstr("variant 1: it has variants of its own"));
 }
 
+// What the artifact's code for the chosen processor adds; 0 and the reason when none is.
+float Added(const LoadOptions& options, std::string* error) {
+  const auto model = Model::Load(Artifact("builds"), options, error);
+  if (!model) return 0;
+  float x[4] = {10, 20, 30, 40}, y[4] = {};
+  Instance(model, 1).Run({x}, {y});
+  EXPECT_EQ(y[3] - x[3], y[0] - x[0]);
+  return y[0] - x[0];
+}
+
+TEST(BuildsTest, TheBestThatTheProcessorHasIsTaken) {
+  std::string error;
+  EXPECT_EQ(Added({.processor = "sse2,avx,avx2,avx512f"}, &error), 3) << error;
+  EXPECT_EQ(Added({.processor = "sse2,avx,avx2"}, &error), 2) << error;
+  EXPECT_EQ(Added({.processor = "sse2,avx"}, &error), 1) << error;
+  // Not by name only: a feature whose name begins alike is another one.
+  EXPECT_EQ(Added({.processor = "sse2,avx512fp16"}, &error), 1) << error;
+  std::string missing;
+  const float here = CpuHasFeatures("avx512f", &missing) ? 3 : CpuHasFeatures("avx2", &missing) ? 2 : 1;
+  EXPECT_EQ(Added({}, &error), here) << error;
+
+  const auto model = Model::Load(Artifact("builds"), {.processor = "sse2,avx2"}, &error);
+  ASSERT_TRUE(model) << error;
+  ASSERT_EQ(model->builds().size(), 3u);
+  EXPECT_EQ(model->builds()[0].name, "wide");
+  EXPECT_EQ(model->builds()[0].missing, "avx512f");
+  EXPECT_EQ(model->build().name, "middle+avx2");
+  EXPECT_STREQ(model->desc().build, "middle+avx2");
+  EXPECT_STREQ(model->desc().features, "avx2");
+}
+
+TEST(BuildsTest, WhatIsThereAndWhatIsMissingIsSaid) {
+  std::string error;
+  EXPECT_EQ(Added({.processor = "neon"}, &error), 0);
+  EXPECT_THAT(error, HasSubstr("has no code for this machine; it has wide (this machine lacks "
+                               "avx512f), middle+avx2 (this machine lacks avx2), least (this "
+                               "machine lacks sse2); compile the model"));
+  EXPECT_TRUE(Model::Load(Artifact("builds_everywhere"), {.processor = "neon"}, &error)) << error;
+}
+
+TEST(BuildsTest, OneCanBeForced) {
+  std::string error;
+  const std::string all = "sse2,avx,avx2,avx512f";
+  EXPECT_EQ(Added({.build = "least", .processor = all}, &error), 1) << error;
+  EXPECT_EQ(Added({.build = "middle", .processor = all}, &error), 2) << error;
+  EXPECT_EQ(Added({.build = "cpu -arch=wide", .processor = all}, &error), 3) << error;
+  EXPECT_EQ(Added({.build = "mid", .processor = all}, &error), 0);
+  EXPECT_THAT(error, HasSubstr("has no code for 'mid'; it has wide, middle+avx2, least"));
+  EXPECT_EQ(Added({.build = "wide", .processor = "sse2,avx2"}, &error), 0);
+  EXPECT_THAT(error, HasSubstr("its code for 'wide' needs processor features this machine lacks: "
+                               "avx512f; it has wide (this"));
+  // A library for one processor has a name as well: its target.
+  EXPECT_TRUE(Model::Load(Artifact("phases"), {.build = "cpu -arch=test"}, &error)) << error;
+  EXPECT_EQ(Model::Load(Artifact("phases"), {.build = "other"}, &error), nullptr);
+  EXPECT_THAT(error, HasSubstr("has no code for 'other'; it has cpu -arch=test"));
+}
+
+TEST(BuildsTest, DamagedOnesAreRefused) {
+  EXPECT_THAT(LoadError(Artifact("bad_build_names")),
+              HasSubstr("build 2: its name 'wide' is another's too"));
+  EXPECT_THAT(LoadError(Artifact("bad_build_nesting")),
+              HasSubstr("build 1: it has builds of its own"));
+  EXPECT_THAT(LoadError(Artifact("bad_build_shapes")),
+              HasSubstr("build 1: its inputs, outputs and sets of shapes are not those"));
+}
+
 }  // namespace
 }  // namespace whet
