@@ -10,6 +10,7 @@ namespace whet::schedule {
 namespace {
 
 using expr::Expr;
+using expr::ExprNode;
 using loop::DimRange;
 using loop::LoopRanges;
 
@@ -84,6 +85,45 @@ Status ComputeAt(Program& p, const std::vector<std::string>& args) {
   return OkStatus();
 }
 const Primitive kComputeAt = {"compute_at", 1, "compute_at BLOCK LOOP", 2, 2, ComputeAt};
+
+// Terms of a producer's predicate that say which of its inner iterations are made, where one loop
+// alone tells the index along a dimension: the consumer's iteration along it, numbered from the
+// range's start, takes the loop's place.
+struct PartlyMade {
+  Expr term;
+  expr::Var loop;
+  int64_t begin = 0;
+  int iter = -1;  // of the consumer
+};
+
+void CollectPartlyMade(const BlockNode& b, const ExprNode& load, const BlockSite& w,
+                       const ForNode* at, const LoopRanges& ranges, std::vector<PartlyMade>& made) {
+  std::vector<Expr> terms;
+  loop::Conjuncts(w.block->predicate, terms);
+  const auto first = std::find(w.loops.begin(), w.loops.end(), at) + 1;
+  for (size_t d = 0; d < load.args.size(); ++d) {
+    const expr::Linear index =
+        expr::ToLinear(expr::Simplify(BindIters(w, w.block->out_indices[d]), ranges.all));
+    const ForNode* along = nullptr;
+    int inner = 0;
+    for (auto f = first; f != w.loops.end(); ++f) {
+      if ((*f)->extent <= 1 || !expr::Uses(index.ToExpr(), (*f)->var)) continue;
+      ++inner;
+      if (index.CoefficientOf((*f)->var) == 1) along = *f;
+    }
+    if (inner != 1 || !along) continue;
+    for (size_t i = 0; i < b.iters.size(); ++i) {
+      if (!(b.iters[i].var == load.args[d])) continue;
+      for (const Expr& t : terms) {
+        const bool others = std::any_of(first, w.loops.end(), [&](const ForNode* f) {
+          return f != along && f->extent > 1 && expr::Uses(t, f->var);
+        });
+        if (!others && expr::Uses(t, along->var))
+          made.push_back({t, along->var, along->begin, static_cast<int>(i)});
+      }
+    }
+  }
+}
 
 // All of a reduction happens inside one iteration of `at`.
 Status NeedFinished(const BlockSite& w, const ForNode* at) {
@@ -172,6 +212,7 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   const BlockNode* producer = nullptr;
   std::vector<std::optional<DimRange>> made(b.iters.size());
   std::vector<Expr> when;
+  std::vector<PartlyMade> partly;
   expr::Bounds outer;
   const auto loads = loop::Loads(b.value);
   for (const auto* load : loads) {
@@ -194,6 +235,7 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
       WHET_RETURN_IF_ERROR(RestrictTo(b, *load, w, *ranges, made));
       WHET_ASSIGN_OR_RETURN(Expr e, WhenMade(w, *ranges));
       loop::Conjuncts(e, when);
+      CollectPartlyMade(b, *load, w, at, *ranges, partly);
     }
   }
   if (!producer)
@@ -203,13 +245,25 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   for (size_t i = 0; i < b.iters.size(); ++i)
     domain.push_back(made[i].value_or(DimRange{expr::Int(0), b.iters[i].extent}));
   Stmt nest = NestFor(b, domain, outer);
-  if (!when.empty()) {
-    const Expr extra = loop::Conjunction(when);
+  if (!when.empty() || !partly.empty()) {
+    expr::Bounds bounds = outer;
+    loop::Walk(nest, [&](const Stmt& s) {
+      if (const auto* f = As<ForNode>(s)) bounds.Set(f->var, {f->begin, f->begin + f->extent - 1});
+    });
     nest = loop::Map(nest, [&](const Stmt& s) -> Stmt {
       const auto* moved = As<BlockNode>(s);
       if (!moved) return nullptr;
       BlockFields f = *moved;
-      f.predicate = f.predicate ? expr::And(extra, f.predicate) : extra;
+      // The conditions on the fixed loops first: they may move out.
+      std::vector<Expr> terms = when;
+      loop::Conjuncts(f.predicate, terms);
+      for (const PartlyMade& m : partly) {
+        expr::Substitution number;
+        number.Add(m.loop, f.bindings[m.iter] - domain[m.iter].lo + m.begin);
+        const Expr t = expr::Simplify(Substitute(m.term, number), bounds);
+        if (!expr::IsTrue(t)) loop::Conjuncts(t, terms);
+      }
+      f.predicate = loop::Conjunction(terms);
       return loop::MakeBlock(std::move(f));
     });
   }

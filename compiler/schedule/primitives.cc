@@ -21,6 +21,7 @@ const std::vector<const Primitive*>& Primitives() {
       &PrimTransformLayout(),
       &PrimPad(),
       &PrimStartFrom(),
+      &PrimWinograd(),
   };
   return all;
 }

@@ -22,5 +22,6 @@ const Primitive& PrimStartFrom();
 const Primitive& PrimDecomposeReduction();
 const Primitive& PrimTransformLayout();
 const Primitive& PrimPad();
+const Primitive& PrimWinograd();
 
 }  // namespace whet::schedule
