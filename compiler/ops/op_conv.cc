@@ -208,7 +208,8 @@ const OpRecord& OpConv() {
                {"pads", AttrType::kInts, AttrValue(Shape{0, 0, 0, 0})}};
     r.note =
         "one to three spatial axes; three as two, with the depths of a window side by side as "
-        "channels; infinities and NaN of the input reach outputs of neighbouring groups";
+        "channels; infinities and NaN of the input reach outputs of neighbouring groups, and of "
+        "neighbouring 3x3 windows";
     r.import = InF32(ImportConv);
     r.infer = InferConv;
     r.te = TeConv;

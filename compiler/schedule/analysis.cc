@@ -120,6 +120,7 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   }
   a.anchor_is_output = a.after.empty();
   WHET_ASSIGN_OR_RETURN(std::vector<int> order, PhysicalOrder(p, a));
+  a.output_iters = order;
   for (size_t d = 0; d < order.size(); ++d) {
     if (order[d] >= 0) a.vector_dim = static_cast<int>(d);
   }

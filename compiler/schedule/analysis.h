@@ -18,8 +18,9 @@ struct AnchorAnalysis {
   bool anchor_is_output = false;  // nothing comes after: the anchor writes an output itself
 
   // Iteration variables of the anchor (indices into anchor->iters).
-  int vector_iter = -1;  // contiguous in the output
-  int vector_dim = 0;    // its dimension of the output; those after it have extent 1
+  int vector_iter = -1;           // contiguous in the output
+  std::vector<int> output_iters;  // per dimension of the program's output; -1: of extent 1
+  int vector_dim = 0;             // its dimension of the output; those after it have extent 1
   // The next spatial axis outwards with extent > 1 along which an operand stays the same, or just
   // the next; -1: none.
   int row_iter = -1;

@@ -66,7 +66,8 @@ struct Rule {
 // matches everything.
 const std::vector<const Rule*>& Rules();
 
-const Rule& RuleConv();  // convolution: 1x1 and direct
+const Rule& RuleConv();      // convolution: 1x1 and direct
+const Rule& RuleWinograd();  // 3x3 windows that move by one element
 const Rule& RuleDepthwise();
 const Rule& RulePool();
 const Rule& RuleMatmul();

@@ -26,6 +26,8 @@ double Estimate::Cycles() const {
 const std::vector<const Rule*>& Rules() {
   static const std::vector<const Rule*> all = {
       &RuleConv(),
+      // After the direct one, so that it is never the default of a shape.
+      &RuleWinograd(),
       &RuleDepthwise(),
       &RulePool(),
       &RuleMatmul(),

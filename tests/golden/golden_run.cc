@@ -1,5 +1,6 @@
 #include "tests/golden/golden_run.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/loop/lower.h"
@@ -84,11 +85,16 @@ class Runner {
     WHET_ASSIGN_OR_RETURN(Target target,
                           Target::Parse(text.substr(std::min(blank + 1, text.size()))));
     const schedule::Space space(out_.programs[0], target);
-    if (text.substr(0, blank) != space.variants()[0].rule->name)
-      return FailedPrecondition("the program's first rule is {}", space.variants()[0].rule->name);
-    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, space.Apply(space.Default()));
-    if (space.Locate(s.trace()) != space.Default())
-      return Internal("the trace does not lead back to its point");
+    const auto& variants = space.variants();
+    const auto named = std::find_if(variants.begin(), variants.end(), [&](const auto& v) {
+      return text.substr(0, blank) == v.rule->name;
+    });
+    if (named == variants.end())
+      return FailedPrecondition("the program's first rule is {}", variants[0].rule->name);
+    const schedule::Point at = {static_cast<int>(named - variants.begin()),
+                                named->rule->default_values(*named->context)};
+    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, space.Apply(at));
+    if (space.Locate(s.trace()) != at) return Internal("the trace does not lead back to its point");
     out_.programs[0] = s.program();
     out_.trace = s.trace();
     return OkStatus();

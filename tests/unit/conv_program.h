@@ -6,30 +6,30 @@
 namespace whet::testing_support {
 
 struct ConvShape {
-  int64_t ic, oc, h, w, k, stride, pad, groups = 1;
+  int64_t ic, oc, h, w, k, stride, pad, groups = 1, n = 1;
 };
 
 inline loop::Program ConvProgram(const ConvShape& c) {
   using expr::Expr;
   te::Builder b;
-  auto x = b.Input("x", DType::kF32, {1, c.ic, c.h, c.w}, false);
+  auto x = b.Input("x", DType::kF32, {c.n, c.ic, c.h, c.w}, false);
   auto w = b.Input("w", DType::kF32, {c.oc, c.ic / c.groups, c.k, c.k}, true);
   auto bias = b.Input("b", DType::kF32, {c.oc}, true);
   const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1,
                 ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
-  auto res = b.Input("r", DType::kF32, {1, c.oc, oh, ow}, false);
+  auto res = b.Input("r", DType::kF32, {c.n, c.oc, oh, ow}, false);
   auto inside = [&](const Expr& i, int64_t n) {
     return expr::And(expr::Le(expr::Int(c.pad), i), expr::Lt(i, expr::Int(n + c.pad)));
   };
   auto padded = b.Compute(
-      "pad", DType::kF32, {{"n", 1}, {"c", c.ic}, {"h", c.h + 2 * c.pad}, {"w", c.w + 2 * c.pad}},
+      "pad", DType::kF32, {{"n", c.n}, {"c", c.ic}, {"h", c.h + 2 * c.pad}, {"w", c.w + 2 * c.pad}},
       [&](const std::vector<Expr>& i) {
         return expr::Select(expr::And(inside(i[2], c.h), inside(i[3], c.w)),
                             expr::Load(x, {i[0], i[1], i[2] - c.pad, i[3] - c.pad}),
                             expr::Float(0));
       });
   auto conv = b.Reduce(
-      "conv", DType::kF32, {{"n", 1}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
+      "conv", DType::kF32, {{"n", c.n}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
       {{"ic", c.ic / c.groups}, {"kh", c.k}, {"kw", c.k}}, te::Reducer::kSum,
       [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         const Expr channel =
@@ -38,10 +38,10 @@ inline loop::Program ConvProgram(const ConvShape& c) {
                expr::Load(w, {i[1], r[0], r[1], r[2]});
       });
   auto biased = b.Compute(
-      "bias", DType::kF32, {{"n", 1}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
+      "bias", DType::kF32, {{"n", c.n}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
       [&](const std::vector<Expr>& i) { return expr::Load(conv, i) + expr::Load(bias, {i[1]}); });
   auto out =
-      b.Compute("out", DType::kF32, {{"n", 1}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
+      b.Compute("out", DType::kF32, {{"n", c.n}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
                 [&](const std::vector<Expr>& i) {
                   return expr::Max(expr::Load(biased, i) + expr::Load(res, i), expr::Float(0));
                 });

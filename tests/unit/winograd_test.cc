@@ -1,0 +1,211 @@
+// The rule of Winograd's convolutions: what it applies to, that its schedules keep the result on
+// small and odd extents, how large errors are, and where infinities go.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler/loop/lower.h"
+#include "compiler/schedule/invariants.h"
+#include "tests/unit/conv_program.h"
+#include "tests/unit/run_program.h"
+
+namespace whet::schedule {
+namespace {
+
+using loop::Program;
+using testing_support::ConvProgram;
+using testing_support::ConvShape;
+
+Target NarrowTarget() {
+  auto t = Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma -l1d=32768 -l2=1048576 -l3=0");
+  EXPECT_TRUE(t.ok()) << t.status();
+  return t.ok() ? *t : Target();
+}
+
+// Number of the variant; -1 where the rule does not apply.
+int Winograd(const Space& space) {
+  for (size_t v = 0; v < space.variants().size(); ++v) {
+    if (std::string_view(space.variants()[v].rule->name) == "conv_winograd")
+      return static_cast<int>(v);
+  }
+  return -1;
+}
+
+Point Default(const Space& space) {
+  const int v = Winograd(space);
+  return {v, space.variants()[v].rule->default_values(*space.variants()[v].context)};
+}
+
+std::vector<float> LoweredOutput(const Program& p) {
+  auto lowered = loop::Lower(p);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  if (!lowered.ok()) return {};
+  loop::Memory m = testing_support::IntegerInputs(p);
+  EXPECT_TRUE(loop::Interpret(lowered->prepack, m).ok());
+  const Status st = loop::Interpret(lowered->main, m);
+  EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(lowered->main);
+  return {m["out"].begin(), m["out"].end()};
+}
+
+void ExpectKept(const Program& program, const Space& space, const std::vector<Point>& points) {
+  const std::vector<float> expected = testing_support::Interpreted(program, "out");
+  for (const Point& p : points) {
+    ASSERT_EQ(space.Check(p), Rejection::kNone);
+    auto s = space.Apply(p);
+    ASSERT_TRUE(s.ok()) << s.status();
+    EXPECT_TRUE(WritesOutputOnce(s->program()));
+    EXPECT_EQ(space.Locate(s->trace()), p);
+    if (p == points[0]) {
+      ASSERT_EQ(LoweredOutput(s->program()), expected) << s->trace().ToString();
+    }
+    ASSERT_EQ(testing_support::Compiled(s->program(), space.target(),
+                                        testing_support::IntegerInputs(program), "r"),
+              expected)
+        << s->trace().ToString();
+  }
+}
+
+std::vector<Point> Drawn(const Space& space, size_t most, Rng& rng) {
+  return testing_support::DrawnPoints(space, static_cast<size_t>(Winograd(space)), most, rng);
+}
+
+// The residual's bytes become the output's in each of them.
+TEST(WinogradTest, SmallExtentsKeepTheResult) {
+  Rng rng(3);
+  bool by_default = true;
+  for (int64_t h = 1; h <= 5; ++h) {
+    for (int64_t w = 1; w <= 5; ++w) {
+      for (int64_t pad : {0, 1}) {
+        if (std::min(h, w) + 2 * pad < 3) continue;
+        SCOPED_TRACE(fmt::format("{}x{} pad {}", h, w, pad));
+        const Program p = ConvProgram({16, 16, h, w, 3, 1, pad});
+        const Space space(p, Target::Host());
+        ASSERT_GE(Winograd(space), 0);
+        ExpectKept(p, space,
+                   by_default ? std::vector<Point>{Default(space)} : Drawn(space, 1, rng));
+        by_default = !by_default;
+      }
+    }
+  }
+}
+
+TEST(WinogradTest, TailsOfChannelsBatchesAndTilesKeepTheResult) {
+  Rng rng(4);
+  for (const ConvShape& c : {ConvShape{20, 40, 7, 7, 3, 1, 1}, ConvShape{24, 17, 4, 13, 3, 1, 1},
+                             ConvShape{33, 50, 7, 5, 3, 1, 0}, ConvShape{16, 33, 5, 9, 3, 1, 2},
+                             ConvShape{16, 24, 6, 5, 3, 1, 1, 1, 3}}) {
+    const Program p = ConvProgram(c);
+    for (const Target& target : {Target::Host(), NarrowTarget()}) {
+      SCOPED_TRACE(fmt::format("{}->{} {}x{} on {}", c.ic, c.oc, c.h, c.w, target.ToString()));
+      const Space space(p, target);
+      ASSERT_GE(Winograd(space), 0);
+      ExpectKept(p, space, Drawn(space, 3, rng));
+    }
+  }
+}
+
+TEST(WinogradTest, AppliesToFullVectorsAnd3x3WindowsThatMoveByOneOnly) {
+  const auto applies = [](const ConvShape& c) {
+    return Winograd(Space(ConvProgram(c), NarrowTarget())) >= 0;
+  };
+  EXPECT_TRUE(applies({8, 8, 5, 5, 3, 1, 1}));
+  EXPECT_FALSE(applies({8, 8, 9, 9, 3, 2, 1}));
+  EXPECT_FALSE(applies({8, 8, 9, 9, 5, 1, 1}));
+  EXPECT_FALSE(applies({8, 8, 9, 9, 1, 1, 0}));
+  EXPECT_FALSE(applies({3, 32, 9, 9, 3, 1, 1}));
+  EXPECT_FALSE(applies({32, 3, 9, 9, 3, 1, 1}));
+  EXPECT_FALSE(applies({16, 32, 9, 9, 3, 1, 1, 2}));
+}
+
+loop::Memory NormalInputs(const Program& p) {
+  Rng rng(11);
+  loop::Memory m;
+  for (const loop::Param& param : p.params) {
+    if (param.role != loop::Role::kInput) continue;
+    for (int64_t i = 0; i < param.buffer->num_elements(); ++i) {
+      double sum = -6;
+      for (int k = 0; k < 12; ++k) sum += static_cast<double>(rng.Below(1 << 20)) / (1 << 20);
+      m[param.buffer->name].push_back(static_cast<double>(static_cast<float>(sum)));
+    }
+  }
+  return m;
+}
+
+// Sum of the absolute values of an output's terms, in f64.
+std::vector<double> Magnitudes(const ConvShape& c, const loop::Memory& m) {
+  std::vector<double> all;
+  const int64_t oh = c.h + 2 * c.pad - 2, ow = c.w + 2 * c.pad - 2;
+  for (int64_t i = 0; i < oh * ow * c.oc; ++i) {
+    const int64_t o = i % c.oc, x = i / c.oc % ow, y = i / c.oc / ow;
+    double sum = std::fabs(m.at("b")[o]) + std::fabs(m.at("r")[i]);
+    for (int64_t ky = 0; ky < 3; ++ky) {
+      for (int64_t kx = 0; kx < 3; ++kx) {
+        const int64_t sy = y + ky - c.pad, sx = x + kx - c.pad;
+        if (sy < 0 || sx < 0 || sy >= c.h || sx >= c.w) continue;
+        for (int64_t k = 0; k < c.ic; ++k) {
+          sum += std::fabs(m.at("x")[(sy * c.w + sx) * c.ic + k] *
+                           m.at("w")[((o * c.ic + k) * 3 + ky) * 3 + kx]);
+        }
+      }
+    }
+    all.push_back(sum);
+  }
+  return all;
+}
+
+// Of values that are alike, no more than a serial sum's error: 64 channels, 576 terms.
+TEST(WinogradTest, ErrorsAreAFewUnitsOfTheTerms) {
+  const ConvShape c{64, 32, 8, 9, 3, 1, 1};
+  const Program p = ConvProgram(c);
+  const Space space(p, Target::Host());
+  ASSERT_GE(Winograd(space), 0);
+  auto s = space.Apply(Default(space));
+  ASSERT_TRUE(s.ok()) << s.status();
+  const loop::Memory inputs = NormalInputs(p);
+  loop::Memory exact = inputs;
+  ASSERT_TRUE(loop::Interpret(p, exact).ok());
+  const std::vector<float> got = testing_support::Compiled(s->program(), Target::Host(), inputs);
+  const std::vector<double> size = Magnitudes(c, inputs);
+  ASSERT_EQ(got.size(), size.size());
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    worst = std::max(worst, std::fabs(static_cast<double>(got[i]) - exact["out"][i]) / size[i]);
+  EXPECT_LT(worst, 6 * 0x1.0p-24);
+}
+
+// What ARCHITECTURE.md says of infinities and NaN: they stay within the tiles whose patches hold
+// them, and all that the definition makes infinite or NaN is.
+TEST(WinogradTest, AnInfinityReachesTheResultsOfItsTilesAlone) {
+  const ConvShape c{16, 16, 8, 8, 3, 1, 1};
+  const Program p = ConvProgram(c);
+  const Space space(p, Target::Host());
+  ASSERT_GE(Winograd(space), 0);
+  auto s = space.Apply(Default(space));
+  ASSERT_TRUE(s.ok()) << s.status();
+  for (double special :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    loop::Memory inputs = testing_support::IntegerInputs(p);
+    constexpr int64_t kRow = 2, kColumn = 5;
+    inputs["x"][(kRow * c.w + kColumn) * c.ic + 3] = special;
+    loop::Memory defined = inputs;
+    ASSERT_TRUE(loop::Interpret(p, defined).ok());
+    const std::vector<float> got = testing_support::Compiled(s->program(), Target::Host(), inputs);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const int64_t x = static_cast<int64_t>(i) / c.oc % c.w,
+                    y = static_cast<int64_t>(i) / c.oc / c.w;
+      // Rows 2t-1 to 2t+2 of the image are what tile t reads.
+      const auto reads = [](int64_t tile, int64_t at) {
+        return at >= 2 * tile - 1 && at <= 2 * tile + 2;
+      };
+      if (!reads(y / 2, kRow) || !reads(x / 2, kColumn)) {
+        EXPECT_EQ(got[i], static_cast<float>(defined["out"][i])) << y << ", " << x;
+      } else if (!std::isfinite(defined["out"][i])) {
+        EXPECT_FALSE(std::isfinite(got[i])) << y << ", " << x;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace whet::schedule
