@@ -2,6 +2,13 @@
 // iterations: border iterations are peeled one by one, so that with a known value their conditions
 // are decided at compile time (taps outside a padded image vanish), and the interior runs without
 // conditions.
+//
+// A parallel loop is one range that the runtime cuts, so nothing is peeled off it: its body is
+// there twice, without the conditions where they hold for all inner iterations, and with them
+// elsewhere.
+#include <algorithm>
+
+#include "compiler/expr/simplify.h"
 #include "compiler/loop/lower.h"
 
 namespace whet::loop {
@@ -70,12 +77,67 @@ Stmt Partition(const ForNode& f, const expr::Bounds& outer) {
   return MakeSeq(std::move(parts));
 }
 
+// What makes `cond`, a comparison of sums, true for all values of the inner loops: that it is for
+// their first and last ones. Null when it is not such a sum.
+Expr AtCorners(const Expr& cond, const std::vector<const ForNode*>& inner) {
+  if (cond->kind != expr::Kind::kBinary ||
+      (cond->binary != expr::BinaryOp::kLt && cond->binary != expr::BinaryOp::kLe))
+    return nullptr;
+  std::vector<Expr> corners = {cond};
+  for (const ForNode* f : inner) {
+    if (!expr::Uses(cond, f->var)) continue;
+    for (const Expr& side : cond->args) {
+      for (const auto& [atom, c] : expr::ToLinear(side).terms) {
+        if (!(atom == f->var) && expr::Uses(atom, f->var)) return nullptr;
+      }
+    }
+    std::vector<Expr> next;
+    for (const Expr& corner : corners) {
+      for (int64_t at : {f->begin, f->begin + f->extent - 1}) {
+        expr::Substitution s;
+        s.Add(f->var, expr::Int(at));
+        next.push_back(Substitute(corner, s));
+      }
+    }
+    corners = std::move(next);
+    if (corners.size() > 16) return nullptr;
+  }
+  return Conjunction(corners);
+}
+
+Stmt InTwoVersions(const ForNode& f, const expr::Bounds& outer) {
+  std::vector<Expr> conds, held, tests;
+  std::vector<const ForNode*> inner;
+  CollectConditions(f.body, conds, inner);
+  for (const Expr& c : conds) {
+    if (!expr::Uses(c, f.var)) continue;
+    const Expr test = AtCorners(c, inner);
+    if (!test) continue;
+    held.push_back(c);
+    Conjuncts(expr::Simplify(test, outer), tests);
+  }
+  std::erase_if(tests, [&](const Expr& t) { return outer.Decide(t).value_or(false); });
+  const Expr all = Conjunction(tests);
+  if (!all || !outer.Decide(all).value_or(true)) return nullptr;
+  const Stmt without = MapExprs(f.body, [&](const Expr& e) {
+    return expr::Rewrite(e, [&](const Expr& x) -> Expr {
+      const bool holds =
+          std::any_of(held.begin(), held.end(), [&](const Expr& h) { return expr::Same(h, x); });
+      return holds ? expr::Le(expr::Int(0), expr::Int(0)) : nullptr;
+    });
+  });
+  return WithBody(f, MakeSeq({MakeIf(all, without), MakeIf(expr::Not(all), f.body)}));
+}
+
 Stmt PartitionIn(const Stmt& s, expr::Bounds bounds) {
   if (const auto* f = As<ForNode>(s)) {
     bounds.Set(f->var, {f->begin, f->begin + f->extent - 1});
     Stmt rebuilt = WithBody(*f, PartitionIn(f->body, bounds));
     if (f->Annotation("partition")) {
-      if (Stmt parts = Partition(*As<ForNode>(rebuilt), bounds)) return parts;
+      const auto* loop = As<ForNode>(rebuilt);
+      Stmt parts = loop->for_kind == ForKind::kParallel ? InTwoVersions(*loop, bounds)
+                                                        : Partition(*loop, bounds);
+      if (parts) return parts;
     }
     return rebuilt;
   }

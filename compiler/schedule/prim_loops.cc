@@ -148,13 +148,14 @@ const Primitive kUnroll = {"unroll", 1, "unroll LOOP", 1, 1, Unroll};
 const Primitive kParallel = {"parallel", 1, "parallel LOOP", 1, 1, Parallel};
 
 // annotate LOOP KEY VALUE: advice to lowering. `partition`: peel the iterations in which conditions
-// inside are not all true, so that the rest runs without them.
+// inside are not all true, so that the rest runs without them; of a parallel loop, have the body
+// once more without them.
 Status AnnotateLoop(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, args[0]));
   WHET_ASSIGN_OR_RETURN(int64_t value, NeedInt(args[2], 0, 1 << 20));
   if (args[1] != "partition")
     return InvalidArgument("unknown annotation '{}'; known is partition", args[1]);
-  if (f->for_kind == ForKind::kParallel || f->for_kind == ForKind::kVectorized) {
+  if (f->for_kind == ForKind::kVectorized) {
     return FailedPrecondition("a {} loop can not be partitioned", loop::ToString(f->for_kind));
   }
   p.body = ReplaceLoop(p.body, args[0], [&](const ForNode& l) {

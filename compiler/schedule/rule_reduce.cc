@@ -234,6 +234,7 @@ Status ReduceWriter::MakeParallel(std::vector<std::string> loops, const std::str
     WHET_RETURN_IF_ERROR(Do("fuse", {outer, loops[i], fused}));
     outer = fused;
   }
+  outermost_ = outer;
   if (outer == serial) return OkStatus();  // partitioned: stays serial
   return Do("parallel", {outer});
 }

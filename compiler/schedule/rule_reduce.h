@@ -84,6 +84,7 @@ class ReduceWriter {
   const AnchorAnalysis& a_;
   const int64_t lanes_;
   std::string anchor_, final_, acc_;
+  std::string outermost_;  // the loop of MakeParallel
   std::string turned_;  // block and buffer of TurnOperand; empty: none
   int turned_dim_ = -1;
 };

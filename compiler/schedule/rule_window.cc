@@ -1,7 +1,10 @@
 // Depthwise convolution and pooling: a window moves over every channel by itself, so that channels
 // are the lanes of vectors and nothing is shared between them.
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
+#include "compiler/expr/simplify.h"
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/rule_reduce.h"
 
@@ -9,17 +12,62 @@ namespace whet::schedule {
 namespace window {
 namespace {
 
-// Multiply-adds in all copies of the unrolled body: some twenty compile in a millisecond, and more
-// than this were never faster.
-constexpr int64_t kMaxBody = 384;
+// Operations in all copies of the unrolled body: some twenty compile in a millisecond.
+constexpr int64_t kMaxBody = 4000;
+// Taps of a window that is unrolled whole. Weights of a larger one do not stay in registers, and
+// LLVM, which takes loads out of the loop over tiles, spills them: 5x5 was up to 1.4 times slower.
+constexpr int64_t kMaxWhole = 9;
 
 // Knob values by position.
-enum { kRows, kVectors, kLanes, kUnrollWindow, kUnrollChannels, kOrder, kKnobs };
-const char* const kNames[kKnobs] = {"rows",          "vectors",         "lanes",
-                                    "unroll_window", "unroll_channels", "order"};
+enum { kRows, kVectors, kLanes, kLines, kUnrollWindow, kUnrollChannels, kWalk, kOrder, kKnobs };
+const char* const kNames[kKnobs] = {"rows",          "vectors",         "lanes", "lines",
+                                    "unroll_window", "unroll_channels", "walk",  "order"};
+// Values of kWalk. By taps: all accumulators of a tile are live, and the window's lines are walked
+// outside of them. By pixels: the whole window of one column of pixels after the other, whose
+// weights and inputs stay in registers.
+enum { kByTaps, kByPixels };
+
+struct WindowContext : TiledContext {
+  using TiledContext::TiledContext;
+  int line_iter = -1;  // the spatial axis next to the row axis along which the window moves
+  int64_t line_stride = 1;
+  double input_bytes = 0, weight_bytes = 0, output_bytes = 0;
+  int64_t Lines() const { return Extent(a, line_iter); }
+};
+const WindowContext& Of(const RuleContext& c) { return static_cast<const WindowContext&>(c); }
+
+// Finds the line axis: of the axes outside of the rows the innermost that a window moves along.
+void FindLines(WindowContext& c) {
+  const loop::BlockNode& b = *c.a.anchor;
+  for (const auto* load : loop::Loads(b.value)) {
+    if (load->buffer->constant) continue;
+    for (const auto& index : load->args) {
+      const expr::Linear l = expr::ToLinear(index);
+      int spatial = -1;
+      int64_t stride = 1;
+      bool reduced = false;
+      for (const auto& [atom, k] : l.terms) {
+        for (size_t i = 0; i < b.iters.size(); ++i) {
+          if (!(b.iters[i].var == atom)) continue;
+          reduced |= b.iters[i].reduce;
+          const bool other = std::count(c.a.other_iters.begin(), c.a.other_iters.end(), i) > 0;
+          if (other && b.iters[i].extent > 1) spatial = static_cast<int>(i), stride = k;
+        }
+      }
+      if (spatial >= 0 && reduced) c.line_iter = spatial, c.line_stride = stride;
+    }
+  }
+}
+
+int64_t Taps(const WindowContext& c, const std::vector<int64_t>& v) {
+  return (v[kUnrollWindow] == 2   ? c.r.window
+          : v[kUnrollWindow] == 1 ? c.r.inner_window
+                                  : 1) *
+         v[kUnrollChannels];
+}
 
 std::vector<Knob> WindowKnobs(const RuleContext& context) {
-  const TiledContext& c = Tiled(context);
+  const WindowContext& c = Of(context);
   const ReduceExtents& r = c.r;
   const int64_t lanes = c.lanes, vec = c.vec, rows = c.rows;
   std::vector<Knob> k(kKnobs);
@@ -29,34 +77,53 @@ std::vector<Knob> WindowKnobs(const RuleContext& context) {
       UpTo({1, 2, 3, 4, 5, 6, 7, 8}, std::max<int64_t>(1, CeilDiv(vec, lanes / 2)));
   k[kLanes].values =
       lanes >= 8 ? std::vector<int64_t>{lanes / 2, lanes} : std::vector<int64_t>{lanes};
+  k[kLines].values = UpTo({1, 2, 4}, c.Lines());
   k[kUnrollWindow].values = {0};  // as the primitive's limit allows
   if (r.window > 1 && r.inner_window <= kMaxUnroll) k[kUnrollWindow].values.push_back(1);
-  if (r.window > 1 && r.longest_window <= kMaxUnroll) k[kUnrollWindow].values.push_back(2);
+  if (r.window > 1 && r.window <= kMaxWhole) k[kUnrollWindow].values.push_back(2);
   for (int64_t u : {1, 2, 3, 4, 8}) {
     if (r.channels % u == 0) k[kUnrollChannels].values.push_back(u);
   }
+  k[kWalk].values = {kByTaps};
+  if (r.window > r.inner_window) k[kWalk].values.push_back(kByPixels);
   k[kOrder].values = {0, 1, 2};
   return k;
 }
 
+// Vectors that are live at once.
+int64_t Live(const WindowContext& c, const std::vector<int64_t>& v) {
+  const int64_t kw = c.r.inner_window, kh = c.r.window / kw;
+  // A maximum compares twice, so that a NaN stays.
+  const int64_t spare = c.a.weight ? 0 : 3;
+  if (v[kWalk] == kByPixels) {
+    const int64_t inputs = ((v[kLines] - 1) * c.line_stride + kh) * kw;
+    return (c.a.weight ? c.r.window : 0) + inputs + v[kLines] + 1 + spare;
+  }
+  const int64_t acc = v[kRows] * v[kVectors];
+  if (v[kUnrollWindow] == 0) return acc + 2 + spare;
+  return acc + (c.a.weight ? kw : 0) + std::min(kw, v[kRows] * c.a.row_stride) + spare;
+}
+
+// Of the body: borders of the rows and of the lines are peeled, or lines are there with and without
+// conditions.
+int64_t Copies(const WindowContext& c, const std::vector<int64_t>& v) {
+  const int64_t rows = std::min<int64_t>(CeilDiv(c.rows, v[kRows]), c.r.window > 1 ? 3 : 2);
+  const int64_t lines = std::min<int64_t>(CeilDiv(c.Lines(), v[kLines]), v[kOrder] == 2 ? 3 : 2);
+  return rows * (v[kUnrollWindow] == 2 ? lines : 1);
+}
+
 Rejection CheckWindow(const RuleContext& context, const std::vector<int64_t>& v) {
   if (v.size() != kKnobs) return Rejection::kBadValue;
-  const TiledContext& c = Tiled(context);
-  const ReduceExtents& r = c.r;
+  const WindowContext& c = Of(context);
   const int64_t acc = v[kRows] * v[kVectors];
-  const int64_t operands = c.a.input_uses_vector ? 2 : v[kVectors] + kSpareRegisters;
-  const int64_t registers = c.target.VectorRegisters();
-  if (acc + operands > registers - 1 + (acc == 1 ? 1 : 0)) return Rejection::kRegisters;
-  const int64_t taps = (v[kUnrollWindow] == 2   ? r.window
-                        : v[kUnrollWindow] == 1 ? r.inner_window
-                                                : 1) *
-                       v[kUnrollChannels];
-  // Left border, interior, right border; or the interior and what is left of the rows.
-  const int64_t copies = r.window > 1 ? 3 : c.rows % v[kRows] ? 2 : 1;
-  if (acc * taps * copies > kMaxBody) return Rejection::kCodeSize;
+  // Two for constants of the epilogue.
+  if (Live(c, v) > c.target.VectorRegisters() - 2) return Rejection::kRegisters;
+  if (acc * v[kLines] * Taps(c, v) * Copies(c, v) > kMaxBody) return Rejection::kCodeSize;
   // A tile that is mostly padding.
   if (v[kVectors] > 1 && (v[kVectors] - 1) * v[kLanes] >= c.vec) return Rejection::kTile;
-  if (v[kRows] > c.rows) return Rejection::kTile;
+  if (v[kRows] > c.rows || v[kLines] > c.Lines()) return Rejection::kTile;
+  // Lines share what they read only when whole windows are walked, and these have to be unrolled.
+  if (v[kWalk] == kByTaps ? v[kLines] > 1 : v[kUnrollWindow] != 2) return Rejection::kTile;
   // Vectors across groups; where every one is, gathering is all there is.
   const int64_t group = c.a.vector_group, least = c.lanes >= 8 ? c.lanes / 2 : c.lanes;
   const int64_t tile = v[kVectors] * v[kLanes];
@@ -66,64 +133,151 @@ Rejection CheckWindow(const RuleContext& context, const std::vector<int64_t>& v)
   return Rejection::kNone;
 }
 
+// What moves between the caches. Lines of the input are read again for the next line of the output;
+// they stay in a cache when what lies between fits.
+void EstimateTraffic(const WindowContext& c, const std::vector<int64_t>& v, Estimate& e) {
+  constexpr double kUsable = 0.75;  // the stack, other sets than needed
+  constexpr double kLine = 64, kWays = 64;
+  const double element = static_cast<double>(SizeOf(c.a.anchor->out->dtype));
+  const auto vec = static_cast<double>(c.vec);
+  const double tile = std::min(vec, static_cast<double>(v[kVectors] * v[kLanes]));
+  const auto lines = static_cast<double>(v[kLines]), stride = static_cast<double>(c.line_stride);
+  const auto kh = static_cast<double>(c.r.window / c.r.inner_window);
+  const double in_lines = (lines - 1) * stride + kh;
+  const double again = c.line_iter < 0 ? 1 : std::max(1.0, in_lines / (lines * stride));
+  const auto out_width = static_cast<double>(c.rows);
+  const double in_width = out_width * static_cast<double>(c.a.row_stride);
+  const double l1 = kUsable * static_cast<double>(c.target.l1d_bytes);
+  const double l2 = kUsable * static_cast<double>(c.target.l2_bytes);
+  const double set_bytes = v[kOrder] == 2 ? tile : vec;
+  const double held = (in_lines * in_width + lines * out_width) * set_bytes * element;
+  double room = l1;
+  if (v[kOrder] == 2 && tile < vec) {
+    // Pixels are this many cache lines apart, and use only some of the sets.
+    const auto apart = static_cast<int64_t>(vec * element / kLine);
+    const double sets = kWays / static_cast<double>(std::gcd(std::max<int64_t>(apart, 1), 64));
+    room *= std::min(1.0, sets * std::max(1.0, tile * element / kLine) / kWays);
+  }
+  const double input = c.input_bytes * (held <= room ? 1 : again);
+  // Weights of all channels between two uses of the same.
+  const double passes =
+      v[kOrder] == 2 ? 1
+                     : c.others / lines *
+                           (v[kOrder] == 1 ? static_cast<double>(CeilDiv(c.rows, v[kRows])) : 1);
+  const double weights = c.weight_bytes * (c.weight_bytes + held > l1 ? passes : 1);
+  e.l2_bytes = input + weights + 2 * c.output_bytes;
+  if (c.bytes <= l2) return;
+  // Pieces of pixels come in with their neighbours, which are gone before they are wanted.
+  double astride = 1;
+  if (tile < vec && v[kOrder] != 1) {
+    const bool pairs = std::fmod(tile * element, 2 * kLine) == 0;
+    astride = v[kOrder] == 2 ? (pairs ? 1.4 : 1.8) : (pairs ? 1.1 : 1.25);
+  }
+  e.l3_bytes = c.bytes * astride;
+}
+
 Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& v) {
   Estimate e;
   if (v.size() != kKnobs) return e;
-  const TiledContext& c = Tiled(context);
+  const WindowContext& c = Of(context);
   const AnchorAnalysis& a = c.a;
   const ReduceExtents& r = c.r;
-  const int64_t vec = c.vec, rows = c.rows;
-  const double tile_vec = static_cast<double>(CeilDiv(vec, v[kVectors] * v[kLanes]));
-  const double tile_rows = static_cast<double>(CeilDiv(rows, v[kRows]));
-  const double tiles = c.others * tile_vec * tile_rows;
+  const double tile_vec = static_cast<double>(CeilDiv(c.vec, v[kVectors] * v[kLanes]));
+  const double tile_rows = static_cast<double>(CeilDiv(c.rows, v[kRows]));
+  const auto rows = static_cast<double>(v[kRows]), vectors = static_cast<double>(v[kVectors]),
+             lines = static_cast<double>(v[kLines]);
+  const double tile_lines = static_cast<double>(CeilDiv(c.Lines(), v[kLines]));
+  const double tiles =
+      c.others / static_cast<double>(c.Lines()) * tile_lines * tile_vec * tile_rows;
   const double k = static_cast<double>(r.window * r.channels);
-  const double acc = static_cast<double>(v[kRows] * v[kVectors]);
+  const auto kw = static_cast<double>(r.inner_window);
+  const double acc = rows * vectors * lines;
+  // What of the last tile is beyond the rows is not computed.
+  const double vectors_out = c.others * static_cast<double>(c.rows) * tile_vec * vectors;
   e.accumulators = acc;
-  e.fma_cycles = tiles * k * acc / 2;
-  // Loads per reduction step: a broadcast per row and a vector per vector of weights; depthwise
-  // reads a vector of data per row and vector, shared between neighbouring taps when the window is
-  // unrolled.
-  double loads = a.input_uses_vector ? acc : static_cast<double>(v[kRows]);
-  if (a.input_uses_vector && v[kUnrollWindow] > 0 && r.inner_window > 1) {
-    const double span = static_cast<double>((v[kRows] - 1) * a.row_stride + r.inner_window);
-    loads = span * static_cast<double>(v[kVectors]) / static_cast<double>(r.inner_window);
+  e.fma_cycles = vectors_out * (k + 2) / 2;
+  double loads = 0;  // of a tile
+  const double span = (rows - 1) * static_cast<double>(a.row_stride) + kw;
+  const double taps = static_cast<double>(Taps(c, v));
+  if (v[kWalk] == kByPixels) {
+    const double in_lines = (lines - 1) * static_cast<double>(c.line_stride) + k / kw;
+    loads = (span * in_lines + (a.weight ? k : 0)) * vectors;
+  } else if (v[kUnrollWindow] > 0) {
+    loads = (std::min(span, rows * kw) + (a.weight ? kw : 0)) * vectors * k / kw;
+  } else {
+    loads = (rows + (a.weight ? 1 : 0)) * vectors * k;
   }
-  if (a.weight) loads += static_cast<double>(v[kVectors]);
-  e.load_cycles = tiles * k * loads / 2;
-  e.latency_cycles = tiles * k * 4;  // one step of a dependent chain
-  const double taps = static_cast<double>((v[kUnrollWindow] == 2   ? r.window
-                                           : v[kUnrollWindow] == 1 ? r.inner_window
-                                                                   : 1) *
-                                          v[kUnrollChannels]);
-  e.body_instructions = acc * taps + loads * taps;
-  e.overhead_cycles = tiles * (20 + 2 * acc + 2 * k / taps);
+  e.load_cycles = tiles * (loads + acc) / 2;
+  // Sums wait for themselves; those of the pixels that fit the reordering window go on meanwhile.
+  constexpr double kLatency = 4, kWindow = 400;
+  const double chains =
+      std::max(v[kWalk] == kByPixels ? lines * vectors : acc, kWindow / (1.5 * k));
+  e.latency_cycles = vectors_out * k * kLatency / chains;
+  e.body_instructions = acc * taps + loads * taps / k;
+  // Entering a tile, its addresses; a loop over the window ends unforeseen.
+  e.overhead_cycles = tiles * (6 + (taps < k ? 12 + 2 * k / taps : 0));
+  // By taps, the loads of a line come in a burst that arithmetic does not hide.
+  if (v[kWalk] == kByTaps && v[kUnrollWindow] > 0) e.overhead_cycles += tiles * k / kw * 2;
+  // Between two runs a network's other kernels push the code out of its cache.
+  e.overhead_cycles += static_cast<double>(Copies(c, v)) * acc * taps;
   e.useful_fraction =
-      static_cast<double>(vec * rows) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]) *
-                                         tile_rows * static_cast<double>(v[kRows]));
+      static_cast<double>(c.vec) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]));
   e.bytes = c.bytes;
+  EstimateTraffic(c, v, e);
   return e;
 }
 
+// The widest of `values` that divides `extent`, else the widest.
+int64_t Dividing(std::vector<int64_t> values, int64_t extent) {
+  std::sort(values.rbegin(), values.rend());
+  for (int64_t v : values) {
+    if (extent % v == 0) return v;
+  }
+  return std::min(values.front(), std::max<int64_t>(extent, 1));
+}
+
 std::vector<int64_t> DefaultWindow(const RuleContext& context) {
-  const TiledContext& c = Tiled(context);
-  std::vector<int64_t> v = {4, 2, c.lanes, 0, 1, 0};
-  v[kVectors] = std::min<int64_t>(v[kVectors], std::max<int64_t>(1, CeilDiv(c.vec, v[kLanes])));
+  const WindowContext& c = Of(context);
+  const int64_t vectors = CeilDiv(c.vec, c.lanes);
+  std::vector<int64_t> v(kKnobs);
+  v[kLanes] = c.lanes;
+  if (const int64_t group = c.a.vector_group; group > 0 && group % c.lanes != 0 && c.lanes >= 8)
+    v[kLanes] = c.lanes / 2;
+  v[kRows] = Dividing({4, 5, 6, 7, 8}, c.rows);
+  v[kVectors] = std::min<int64_t>(2, vectors);
   if (const int64_t group = c.a.vector_group; group > 0) {
-    if (group % c.lanes != 0 && c.lanes >= 8) v[kLanes] = c.lanes / 2;
     const int64_t tile = v[kVectors] * v[kLanes];
     if (group % tile != 0 && tile % group != 0) v[kVectors] = 1;
   }
-  v[kRows] = std::min<int64_t>(v[kRows], c.rows);
-  v[kUnrollWindow] =
-      c.a.input_uses_vector && c.r.window > 1 && c.r.inner_window <= kMaxUnroll ? 1 : 0;
-  return v;
+  v[kLines] = v[kUnrollChannels] = 1;
+  v[kUnrollWindow] = c.r.window == 1           ? 0
+                     : c.r.window <= kMaxWhole ? 2
+                     : c.r.inner_window <= 8   ? 1
+                                               : 0;
+  v[kWalk] = c.r.window > c.r.inner_window && v[kUnrollWindow] == 2 ? kByPixels : kByTaps;
+  // Channels outside while all fits the second cache, else in the order of memory.
+  v[kOrder] = c.bytes <= static_cast<double>(c.target.l2_bytes) && vectors >= 8 ? 2 : 1;
+  for (;;) {
+    if (CheckWindow(context, v) == Rejection::kNone) return v;
+    if (v[kWalk] == kByPixels) {
+      v[kWalk] = kByTaps;
+    } else if (v[kRows] > 1) {
+      v[kRows] = std::max<int64_t>(1, v[kRows] / 2);
+    } else if (v[kVectors] > 1) {
+      v[kVectors] = 1;
+    } else if (v[kUnrollWindow] > 0) {
+      v[kUnrollWindow] = 0;
+    } else {
+      return v;
+    }
+  }
 }
 
 // Writes the trace.
 class WindowWriter : public ReduceWriter {
  public:
-  WindowWriter(Schedule& s, const AnchorAnalysis& a, const std::vector<int64_t>& v)
-      : ReduceWriter(s, a, v[kLanes]), v_(v) {}
+  WindowWriter(Schedule& s, const WindowContext& c, const std::vector<int64_t>& v)
+      : ReduceWriter(s, c.a, v[kLanes]), c_(c), v_(v) {}
 
   Status Run() {
     const std::string vec_loop = LoopName(*a_.anchor, a_.vector_iter);
@@ -135,52 +289,77 @@ class WindowWriter : public ReduceWriter {
     WHET_RETURN_IF_ERROR(Do("pad", {anchor_, vec_axis, std::to_string(tile)}));
     WHET_RETURN_IF_ERROR(VectorLast());
 
-    // Loops of the anchor.
     const std::string vo = anchor_ + ".vo", vi = anchor_ + ".vi", vu = anchor_ + ".vu",
                       vl = anchor_ + ".vl";
     const std::string ro = anchor_ + ".ro", ri = anchor_ + ".ri";
+    const std::string lo = anchor_ + ".lo", li = anchor_ + ".li";
     WHET_RETURN_IF_ERROR(Do("split", {vec_loop, std::to_string(tile), vo, vi}));
     WHET_RETURN_IF_ERROR(Do("split", {vi, std::to_string(lanes_), vu, vl}));
     std::vector<std::string> others;
-    for (int i : a_.other_iters) others.push_back(LoopName(*a_.anchor, i));
+    std::string line;  // the loop over lines, or over tiles of them
+    const bool lines = v_[kLines] > 1;
+    for (int i : a_.other_iters) {
+      others.push_back(LoopName(*a_.anchor, i));
+      if (i != c_.line_iter) continue;
+      if (lines) {
+        WHET_RETURN_IF_ERROR(Do("split", {others.back(), std::to_string(v_[kLines]), lo, li}));
+        others.back() = lo;
+      }
+      line = others.back();
+    }
     const bool rows = a_.row_iter >= 0;
     if (rows)
       WHET_RETURN_IF_ERROR(
           Do("split", {LoopName(*a_.anchor, a_.row_iter), std::to_string(v_[kRows]), ro, ri}));
-    std::vector<std::string> reduce, unrolled;
-    WHET_RETURN_IF_ERROR(SplitReduction(reduce, unrolled));
+    WHET_RETURN_IF_ERROR(SplitReduction());
 
     std::vector<std::string> order = others;
     std::vector<std::string> parallel = others;
     if (v_[kOrder] == 2) {
       order.insert(order.begin(), vo);
-      parallel = order;
+      parallel = {vo};
     } else if (v_[kOrder] == 0) {
       order.push_back(vo);
     }
     if (rows) order.push_back(ro);
     if (v_[kOrder] == 1) order.push_back(vo);
-    const std::string innermost_outer = order.back();
-    order.insert(order.end(), reduce.begin(), reduce.end());
-    if (rows) order.push_back(ri);
-    order.push_back(vu);
+    std::string tile_loop = order.back();
+    std::vector<std::string> inner = outer_reduce_;
+    if (v_[kWalk] == kByTaps) inner.push_back(vu);
+    if (v_[kWalk] == kByPixels) inner.insert(inner.begin(), vu);
+    const auto at = v_[kWalk] == kByTaps ? inner.end() : inner.begin() + 1;
+    if (lines) inner.insert(at, li);
+    if (rows) inner.insert(v_[kWalk] == kByTaps ? inner.end() : inner.begin() + 1, ri);
+    if (v_[kWalk] == kByPixels) tile_loop = rows ? ri : vu;
+    inner.insert(inner.end(), inner_reduce_.begin(), inner_reduce_.end());
+    order.insert(order.end(), inner.begin(), inner.end());
     order.push_back(vl);
     if (order.size() > 1) WHET_RETURN_IF_ERROR(Do("reorder", order));
     WHET_RETURN_IF_ERROR(Do("vectorize", {vl}));
     WHET_RETURN_IF_ERROR(Do("unroll", {vu}));
     if (rows) WHET_RETURN_IF_ERROR(Do("unroll", {ri}));
-    for (const std::string& u : unrolled) WHET_RETURN_IF_ERROR(Do("unroll", {u}));
+    if (lines) WHET_RETURN_IF_ERROR(Do("unroll", {li}));
+    for (const std::string& u : unrolled_) WHET_RETURN_IF_ERROR(Do("unroll", {u}));
     WHET_RETURN_IF_ERROR(PlaceTurned(v_[kOrder] == 0 || (others.empty() && v_[kOrder] == 2) ? vo
                                      : others.empty()                                       ? ""
                                                       : others.back()));
-    if (!reduce.empty()) WHET_RETURN_IF_ERROR(Do("decompose_reduction", {anchor_, reduce[0]}));
-    WHET_RETURN_IF_ERROR(PlaceEpilogue(innermost_outer));
+    const auto first = std::find_if(order.begin(), order.end(), [&](const std::string& l) {
+      return std::count(outer_reduce_.begin(), outer_reduce_.end(), l) ||
+             std::count(inner_reduce_.begin(), inner_reduce_.end(), l);
+    });
+    if (first != order.end()) WHET_RETURN_IF_ERROR(Do("decompose_reduction", {anchor_, *first}));
+    WHET_RETURN_IF_ERROR(PlaceEpilogue(tile_loop));
     if (rows) WHET_RETURN_IF_ERROR(Do("annotate", {ro, "partition", "1"}));
-    return MakeParallel(parallel, rows ? ro : "", v_[kOrder] == 1 && rows ? ro : vo);
+    if (v_[kOrder] == 2 && !line.empty())
+      WHET_RETURN_IF_ERROR(Do("annotate", {line, "partition", "1"}));
+    WHET_RETURN_IF_ERROR(MakeParallel(parallel, rows ? ro : "", v_[kOrder] == 1 && rows ? ro : vo));
+    if (v_[kOrder] == 2 || line.empty()) return OkStatus();
+    return Do("annotate", {outermost_, "partition", "1"});
   }
 
  private:
-  Status SplitReduction(std::vector<std::string>& reduce, std::vector<std::string>& unrolled) {
+  // Reduce loops that stand outside of a tile's loops, and those inside.
+  Status SplitReduction() {
     size_t last_window = SIZE_MAX;
     for (size_t i = 0; i < a_.reduce_iters.size(); ++i) {
       if (IsWindow(a_, i) && Extent(a_, a_.reduce_iters[i]) > 1) last_window = i;
@@ -188,36 +367,56 @@ class WindowWriter : public ReduceWriter {
     for (size_t i = 0; i < a_.reduce_iters.size(); ++i) {
       const std::string name = LoopName(*a_.anchor, a_.reduce_iters[i]);
       if (IsWindow(a_, i)) {
-        reduce.push_back(name);
-        if (v_[kUnrollWindow] == 2 || (v_[kUnrollWindow] == 1 && i == last_window))
-          unrolled.push_back(name);
+        const bool unroll = v_[kUnrollWindow] == 2 || (v_[kUnrollWindow] == 1 && i == last_window);
+        if (unroll) unrolled_.push_back(name);
+        (unroll && (i == last_window || v_[kWalk] == kByPixels) ? inner_reduce_ : outer_reduce_)
+            .push_back(name);
         continue;
       }
       if (v_[kUnrollChannels] > 1 && i + 1 == a_.reduce_iters.size()) {
         WHET_RETURN_IF_ERROR(
             Do("split", {name, std::to_string(v_[kUnrollChannels]), name + ".o", name + ".i"}));
-        reduce.push_back(name + ".o");
-        reduce.push_back(name + ".i");
-        unrolled.push_back(name + ".i");
+        outer_reduce_.push_back(name + ".o");
+        outer_reduce_.push_back(name + ".i");
+        unrolled_.push_back(name + ".i");
       } else {
-        reduce.push_back(name);
+        outer_reduce_.push_back(name);
       }
     }
     return OkStatus();
   }
 
+  const WindowContext& c_;
   const std::vector<int64_t>& v_;
+  std::vector<std::string> outer_reduce_, inner_reduce_, unrolled_;
 };
 
 Status ApplyWindow(Schedule& s, const RuleContext& context, const std::vector<int64_t>& v) {
   if (v.size() != kKnobs)
     return InvalidArgument("{} knob values, expected {}", v.size(), static_cast<int>(kKnobs));
-  return WindowWriter(s, Tiled(context).a, v).Run();
+  return WindowWriter(s, Of(context), v).Run();
+}
+
+template <ReduceClass kClass>
+std::unique_ptr<RuleContext> MatchWindow(const loop::Program& p, const Target& t) {
+  loop::Program program = p;
+  auto a = AnalyzeAnchor(program);
+  if (!a.ok() || Classify(*a) != kClass) return nullptr;
+  auto c = std::make_unique<WindowContext>(std::move(program), t, std::move(*a));
+  FindLines(*c);
+  for (const loop::Param& param : c->program.params) {
+    const auto bytes =
+        static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+    (param.role == loop::Role::kOutput ? c->output_bytes
+     : param.buffer->constant          ? c->weight_bytes
+                                       : c->input_bytes) += bytes;
+  }
+  return c;
 }
 
 template <ReduceClass kClass>
 constexpr Rule MakeWindow(const char* name) {
-  return {name,          2,           MatchReduce<kClass>, WindowKnobs,
+  return {name,          3,           MatchWindow<kClass>, WindowKnobs,
           DefaultWindow, CheckWindow, EstimateWindow,      ApplyWindow};
 }
 const Rule kDepthwise = MakeWindow<ReduceClass::kDepthwise>("depthwise");
