@@ -39,6 +39,8 @@ class BenchVerb : public Verb {
              "inputs given, else the first")
         .Value("NAME=D,D,...");
     flags.Add("--target", &load_.build, kBuildHelp).Value("NAME");
+    flags.Add("--huge-pages", &load_.huge_pages,
+              "copy the weights to memory in huge pages first; for as much memory again");
     flags.Add("--time", &time_, "measure for so long, after a warm-up (at least 20 runs)")
         .Value("SECONDS");
     flags.Add("--runs", &runs_, "measure exactly so many runs; 0: as --time says")
@@ -80,6 +82,8 @@ class BenchVerb : public Verb {
                           ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kRandom));
     const auto& [model, buffers] = filled;
     WHET_ASSIGN_OR_RETURN(const auto instance, MakeInstance(model, static_cast<int>(threads_)));
+    if (!artifact->huge_pages_note().empty())
+      fmt::print(stderr, "whet bench: --huge-pages: {}\n", artifact->huge_pages_note());
     if (serve_) return Serve(*instance, buffers);
     WHET_ASSIGN_OR_RETURN(const FileLock lock, LockDevice(state_dir_, wait));
     TimingOptions options;
@@ -87,15 +91,26 @@ class BenchVerb : public Verb {
     options.runs = runs_;
     const Timing t =
         TimeRuns(*instance, buffers, options, Profile::kNo, [] { return !Interrupted(); });
-    Json json = {{"median_ms", t.median_ms}, {"min_ms", t.min_ms},  {"p90_ms", t.p90_ms},
-                 {"runs", t.run_ms.size()},  {"threads", threads_}, {"emulated", Emulated()},
+    Json json = {{"median_ms", t.median_ms},
+                 {"min_ms", t.min_ms},
+                 {"p90_ms", t.p90_ms},
+                 {"runs", t.run_ms.size()},
+                 {"threads", threads_},
+                 {"emulated", Emulated()},
                  {"target", artifact->build().name},
-                 {"memory_bytes", instance->memory_bytes()}};
+                 {"memory_bytes", instance->memory_bytes()},
+                 {"shared_bytes", artifact->shared_bytes()},
+                 {"huge_pages_note", artifact->huge_pages_note()}};
     if (TextWanted(json_)) {
       fmt::print(
-          "{}{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of memory){}\n",
+          "{}{}: median {:.4f} ms, min {:.4f}, p90 {:.4f} ({} runs, {} thread{}, {} of "
+          "memory{}){}\n",
           model->desc().name, build, t.median_ms, t.min_ms, t.p90_ms, t.run_ms.size(), threads_,
           threads_ == 1 ? "" : "s", BytesText(static_cast<double>(instance->memory_bytes())),
+          artifact->shared_bytes() == 0
+              ? ""
+              : " and " + BytesText(static_cast<double>(artifact->shared_bytes())) +
+                    " that instances share",
           Emulated() ? "; emulated: these times mean nothing" : "");
     }
     if (profile_ && !Interrupted()) ReportProfile(*instance, buffers, options, &json);

@@ -2,6 +2,7 @@
 // bytes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -122,6 +123,9 @@ class InspectVerb : public Verb {
                         {"target", b.target},
                         {"missing", b.missing},
                         {"used", &b == &model->build()}});
+    uint64_t scratch = 0;
+    for (uint32_t k = 0; k < m.n_kernels; ++k)
+      scratch = std::max(scratch, m.kernels[k].scratch_bytes);
     int64_t launches = 0;
     const Json tasks = TasksOf(*model, &launches);
     Json metadata = Json::parse(m.metadata, nullptr, false);
@@ -139,6 +143,7 @@ class InspectVerb : public Verb {
                        {"launches", launches},
                        {"tasks", tasks},
                        {"arena_bytes", m.arena_bytes},
+                       {"scratch_bytes", scratch},
                        {"packed_bytes", m.packed_bytes},
                        {"constants_bytes", m.constants_bytes},
                        {"metadata", metadata}};
@@ -148,10 +153,12 @@ class InspectVerb : public Verb {
       PrintValues("input", json["inputs"]);
       PrintValues("output", json["outputs"]);
       for (const Json& inputs : further) PrintValues("or input", inputs);
-      fmt::print("memory   arena {}, packed weights {}, constants {}\n",
-                 BytesText(static_cast<double>(m.arena_bytes)),
-                 BytesText(static_cast<double>(m.packed_bytes)),
-                 BytesText(static_cast<double>(m.constants_bytes)));
+      fmt::print(
+          "memory   of each instance {} and {} for each thread; shared: packed weights {}, "
+          "constants {}\n",
+          BytesText(static_cast<double>(m.arena_bytes)), BytesText(static_cast<double>(scratch)),
+          BytesText(static_cast<double>(m.packed_bytes)),
+          BytesText(static_cast<double>(m.constants_bytes)));
       fmt::print("{} tasks, {} kernel launches{}\n", tasks.size(), launches, OfAll(further));
       std::vector<std::string> labels;
       for (uint32_t i = 0; i < m.n_steps; ++i) labels.emplace_back(m.steps[i].label);
@@ -165,9 +172,9 @@ class InspectVerb : public Verb {
   static void PrintBuilds(const Model& model) {
     for (const Model::Build& b : model.builds())
       fmt::print("code     {}{}\n", b.name,
-                 !b.missing.empty()        ? "; this machine lacks " + b.missing
+                 !b.missing.empty()     ? "; this machine lacks " + b.missing
                  : &b == &model.build() ? "; used here, and what follows is about it"
-                                           : "");
+                                        : "");
   }
 
   Status InspectLog() const {

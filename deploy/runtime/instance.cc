@@ -22,13 +22,11 @@ std::pair<int64_t, int64_t> Part(int64_t extent, int thread, int threads) {
 
 }  // namespace
 
-void Instance::Free::operator()(void* p) const { std::free(p); }
-
 // Zeroed, so that the pages exist before the first run is timed.
 char* Instance::Allocate(uint64_t bytes, Memory* owner) {
   if (bytes == 0) return nullptr;
   const uint64_t rounded = RoundUp(bytes, kPage);
-  owner->reset(static_cast<char*>(std::aligned_alloc(kPage, rounded)));
+  *owner = Memory(static_cast<char*>(std::aligned_alloc(kPage, rounded)));
   if (*owner) {
     std::memset(owner->get(), 0, rounded);
     memory_bytes_ += static_cast<int64_t>(rounded);
@@ -39,28 +37,51 @@ char* Instance::Allocate(uint64_t bytes, Memory* owner) {
 }
 
 Instance::Instance(std::shared_ptr<const Model> model, int threads, bool pin)
-    : model_(std::move(model)), pool_(std::max(threads, 1), pin) {
-  error_ = pool_.error();
+    : model_(std::move(model)), pool_(std::make_shared<ThreadPool>(std::max(threads, 1), pin)) {
+  error_ = pool_->error();
+  Prepare();
+}
+
+Instance::Instance(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPool> pool)
+    : model_(std::move(model)), pool_(std::move(pool)) {
+  Prepare();
+}
+
+void Instance::Prepare() {
   const whet_model& m = model_->desc();
   Allocate(m.arena_bytes, &arena_);
-  Allocate(m.packed_bytes, &packed_);
   uint64_t scratch = 0;
   for (uint32_t i = 0; i < m.n_kernels; ++i)
     scratch = std::max(scratch, m.kernels[i].scratch_bytes);
   scratch_stride_ = static_cast<int64_t>(
       RoundUp(scratch, kPage));  // no cache line, and no page, is shared by two threads
-  Allocate(static_cast<uint64_t>(scratch_stride_) * static_cast<uint64_t>(pool_.threads()),
+  Allocate(static_cast<uint64_t>(scratch_stride_) * static_cast<uint64_t>(pool_->threads()),
            &scratch_);
-  if (!error_.empty()) return;
-  PlaceTensors();
+  const bool own_weights = !model_->parameters().empty();
+  std::unique_lock lock(model_->packed_mutex_, std::defer_lock);
+  if (!own_weights) lock.lock();
+  Memory& packed = own_weights ? packed_ : model_->packed_;
+  const bool write = !packed;
+  if (write) {
+    const int64_t own = memory_bytes_;
+    Allocate(m.packed_bytes, &packed);
+    if (!own_weights) memory_bytes_ = own;
+  }
+  if (!error_.empty()) {
+    if (write) packed.reset();  // the next instance writes them
+    return;
+  }
+  PlaceTensors(packed.get());
   ListCalls({m.prepack_steps, m.n_prepack_steps}, 0, &prepack_calls_);
   ListCalls({m.steps, m.n_steps}, m.n_prepack_steps, &calls_);
-  if (model_->parameters().empty()) Prepack({});
+  staged_in_.reserve(m.n_inputs);
+  staged_out_.reserve(m.n_outputs);
+  if (!own_weights && write) RunCalls(prepack_calls_);
 }
 
 Instance::~Instance() = default;
 
-void Instance::PlaceTensors() {
+void Instance::PlaceTensors(char* packed) {
   const whet_model& m = model_->desc();
   base_.assign(m.n_tensors, nullptr);
   uses_.resize(m.n_tensors);
@@ -68,7 +89,7 @@ void Instance::PlaceTensors() {
   for (uint32_t i = 0; i < m.n_tensors; ++i) {
     const whet_tensor& t = m.tensors[i];
     if (t.storage == WHET_ARENA) base_[i] = arena_.get() + t.offset;
-    if (t.storage == WHET_PACKED) base_[i] = packed_.get() + t.offset;
+    if (t.storage == WHET_PACKED) base_[i] = packed + t.offset;
     if (t.storage == WHET_CONSTANT)
       base_[i] = const_cast<char*>(static_cast<const char*>(m.constants)) + t.offset;
   }
@@ -101,16 +122,16 @@ void Instance::ListCalls(std::span<const whet_step> steps, size_t first_args,
 
 void Instance::RunCalls(const std::vector<Call>& calls) {
   char* const scratch = scratch_.get();
-  if (pool_.threads() == 1) {
+  if (pool_->threads() == 1) {
     for (const Call& c : calls) c.fn(c.args, scratch, nullptr, 0, c.extent);
     return;
   }
-  const int threads = pool_.threads();
-  pool_.Parallel([&](int thread) {
+  const int threads = pool_->threads();
+  pool_->Parallel([&](int thread) {
     for (const Call& c : calls) {
       const auto [begin, end] = Part(c.extent, thread, threads);
       if (begin < end) c.fn(c.args, scratch + thread * scratch_stride_, nullptr, begin, end);
-      if (c.barrier) pool_.Barrier();
+      if (c.barrier) pool_->Barrier();
     }
   });
 }
@@ -169,14 +190,14 @@ void Instance::RunProfiled(const std::vector<const void*>& inputs,
   Bind(inputs, outputs);
   step_ns.resize(model_->desc().n_steps);
   CopyIn();
-  const int threads = pool_.threads();
+  const int threads = pool_->threads();
   char* const scratch = scratch_.get();
   Clock::time_point last = Clock::now();
-  pool_.Parallel([&](int thread) {
+  pool_->Parallel([&](int thread) {
     for (const Call& c : calls_) {
       const auto [begin, end] = Part(c.extent, thread, threads);
       if (begin < end) c.fn(c.args, scratch + thread * scratch_stride_, nullptr, begin, end);
-      if (c.barrier || c.last_of_step) pool_.Barrier();
+      if (c.barrier || c.last_of_step) pool_->Barrier();
       if (thread != 0 || !c.last_of_step) continue;
       const auto now = Clock::now();
       step_ns[c.step] += std::chrono::duration<double, std::nano>(now - last).count();

@@ -84,8 +84,8 @@ int Choose(std::span<const Model::Build> builds, const std::string& wanted, std:
   for (int pass = 0; pass < 2 && found.empty(); ++pass) {
     for (size_t i = 0; i < builds.size(); ++i) {
       const Model::Build& b = builds[i];
-      const bool named = pass == 0 ? b.name == wanted || b.target == wanted
-                                   : b.name.rfind(wanted + "+", 0) == 0;
+      const bool named =
+          pass == 0 ? b.name == wanted || b.target == wanted : b.name.rfind(wanted + "+", 0) == 0;
       if (wanted.empty() ? b.missing.empty() : named) found.push_back(static_cast<int>(i));
     }
   }
@@ -156,6 +156,7 @@ std::shared_ptr<const Model> Model::Load(const std::string& path, const LoadOpti
   model = all[static_cast<size_t>(chosen)];
   model->builds_ = std::move(builds);
   model->build_ = static_cast<size_t>(chosen);
+  if (options.huge_pages) model->CopyToHugePages();
   return model;
 }
 

@@ -7,11 +7,13 @@
 //   whet::Instance instance(model, 2);
 //   instance.Run({input.data()}, {scores.data(), boxes.data()});
 //
-// A Model is immutable and may be shared between threads. An Instance has its own memory and
-// threads: one Run at a time per instance; run several instances of one model side by side.
+// A Model is immutable and may be shared between threads; it holds the weights, packed or not, for
+// all of its instances. An Instance has memory of its own, and threads of its own or a pool that it
+// shares: one Run at a time per instance; run several instances of one model side by side.
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,7 +33,18 @@ struct LoadOptions {
   // Comma-separated features to go by instead of what the processor says (all that it has, or
   // fewer): what would be taken on another machine. Empty: ask the processor.
   std::string processor;
+  // Copy the constants to memory in huge pages, once for all instances: fewer misses of the address
+  // translation where weights are many, for as much memory again (the library's own copy is a
+  // mapped file, which the system can drop).
+  bool huge_pages = false;
 };
+
+// Frees what it was given with.
+struct FreeMemory {
+  void operator()(void* p) const;
+  size_t mapped_bytes = 0;  // 0: malloc's
+};
+using Memory = std::unique_ptr<char, FreeMemory>;
 
 class Model {
  public:
@@ -60,6 +73,12 @@ class Model {
   std::span<const Build> builds() const { return builds_; }
   const Build& build() const { return builds_[build_]; }
 
+  // Why constants do not lie in huge pages though it was asked for, or not all; else "".
+  const std::string& huge_pages_note() const { return huge_pages_note_; }
+  // Bytes of memory beside the library's own that its instances share: the copy in huge pages, and
+  // weights that prepack steps wrote (once there is an instance), for all sets of shapes.
+  int64_t shared_bytes() const;
+
   // The same network for other input shapes; they share this one's library and constants, and may
   // outlive it. Empty in a variant.
   std::span<const std::shared_ptr<const Model>> variants() const { return variants_; }
@@ -72,6 +91,7 @@ class Model {
   std::vector<uint32_t> parameters() const;
 
  private:
+  friend class Instance;
   Model() = default;
   std::string Adopt(
       const whet_model* given);  // copies and checks the tables; the reason when it refuses
@@ -84,6 +104,8 @@ class Model {
   std::string CheckKernels() const;
   std::string CheckSteps(std::span<const whet_step> steps, const char* what) const;
 
+  void CopyToHugePages();
+
   std::shared_ptr<void> library_;  // closed when the last of model and variants goes
   std::vector<std::shared_ptr<const Model>> variants_;
   std::vector<Build> builds_;  // in a variant: its own only
@@ -93,20 +115,28 @@ class Model {
   std::vector<whet_kernel> kernels_;
   std::vector<std::vector<whet_phase>> phases_;
   std::vector<whet_step> prepack_steps_, steps_;
+  std::shared_ptr<Memory> huge_;  // shared with the variants
+  std::string huge_pages_note_;
+  // Packed weights of a model without parameters, which its first instance writes.
+  mutable std::mutex packed_mutex_;
+  mutable Memory packed_;
 };
 
 class Instance {
  public:
-  // Allocates the memory and runs the prepack steps, unless the model has parameters: then Prepack
-  // must be called first. `threads` >= 1. When memory or threads are refused, error() says so and
-  // nothing may be run.
+  // Allocates the memory and, for the first instance, runs the prepack steps, unless the model has
+  // parameters: then Prepack must be called first. `threads` >= 1. When memory or threads are
+  // refused, error() says so and nothing may be run.
   Instance(std::shared_ptr<const Model> model, int threads, bool pin = false);
+  // On threads that it shares; runs of the pool's instances take turns.
+  Instance(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPool> pool);
   ~Instance();
   const std::string& error() const { return error_; }
 
   const Model& model() const { return *model_; }
-  int threads() const { return pool_.threads(); }
-  // Bytes of memory this instance holds (arena, packed weights, scratch).
+  int threads() const { return pool_->threads(); }
+  // Bytes of memory this instance holds: arena, scratch for each thread, copies of buffers that are
+  // not aligned, and packed weights where the caller brought them. The rest is the model's.
   int64_t memory_bytes() const { return memory_bytes_; }
 
   // One pointer per parameter, in the order of Model::parameters(), 64-byte aligned; they must stay
@@ -114,7 +144,8 @@ class Instance {
   void Prepack(const std::vector<const void*>& parameters);
 
   // One pointer per input and output, each of the size its descriptor says. Pointers that are
-  // 64-byte aligned are used as they are; others go through a copy. Inputs must not change, and
+  // 64-byte aligned are used as they are; others go through a copy, whose memory is allocated the
+  // first time. But for that a run allocates nothing and takes no lock. Inputs must not change, and
   // nothing may read outputs, during a run.
   void Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs);
   // The same, timing each step: step_ns[i] is increased by the time of step i.
@@ -126,10 +157,6 @@ class Instance {
   void Execute();
 
  private:
-  struct Free {
-    void operator()(void* p) const;
-  };
-  using Memory = std::unique_ptr<char, Free>;
   struct Call {  // one phase
     whet_phase_fn fn;
     void* const* args;
@@ -145,7 +172,8 @@ class Instance {
   };
 
   char* Allocate(uint64_t bytes, Memory* owner);
-  void PlaceTensors();
+  void Prepare();
+  void PlaceTensors(char* packed);
   void ListCalls(std::span<const whet_step> steps, size_t first_args, std::vector<Call>* calls);
   void* Aligned(void* p, uint32_t tensor, std::vector<Staged>* staged);
   void RunCalls(const std::vector<Call>& calls);
@@ -153,10 +181,10 @@ class Instance {
   void CopyOut() const;
 
   std::shared_ptr<const Model> model_;
-  ThreadPool pool_;
+  std::shared_ptr<ThreadPool> pool_;
   std::string error_;
   int64_t memory_bytes_ = 0;
-  Memory arena_, packed_, scratch_;
+  Memory arena_, packed_, scratch_;  // packed_: of a model with parameters
   int64_t scratch_stride_ = 0;
   std::vector<void*> base_;               // per tensor
   std::vector<std::vector<void*>> args_;  // per step, prepack steps first

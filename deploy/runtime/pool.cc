@@ -88,6 +88,18 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : workers_) t.join();
 }
 
+uint32_t ThreadPool::TakeTurn() {
+  const uint32_t mine = next_turn_.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t now; (now = turn_.load(std::memory_order_acquire)) != mine;)
+    turn_.wait(now, std::memory_order_acquire);
+  return mine;
+}
+
+void ThreadPool::PassTurn(uint32_t turn) {
+  turn_.store(turn + 1, std::memory_order_release);
+  turn_.notify_all();
+}
+
 void ThreadPool::Start() {
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();

@@ -1,10 +1,14 @@
-// A team of threads for one artifact instance. Parallel(f) runs f(thread) once on every thread, the
-// caller being thread 0, and returns when all are done; inside, Barrier() separates the phases of a
-// kernel. One region therefore covers a whole run of a model, and a phase costs one barrier, not a
-// fork and a join. Waiting threads spin for a moment (the serial gap between two phases is short),
-// then sleep in the kernel; with more threads than processors they sleep at once. One thread means
-// no threads, no atomics and no locks. Not reentrant; one Parallel at a time (an Instance owns its
-// pool).
+// A team of threads. Parallel(f) runs f(thread) once on every thread, the caller being thread 0,
+// and returns when all are done; inside, Barrier() separates the phases of a kernel. One region
+// therefore covers a whole run of a model, and a phase costs one barrier, not a fork and a join.
+// Waiting threads spin for a moment (the serial gap between two phases is short), then sleep in the
+// kernel; with more threads than processors they sleep at once. One thread means no threads, no
+// atomics and no locks. Not reentrant.
+//
+// A pool may be an instance's own or shared by any number of instances and models. Regions that
+// callers start at the same time run one after the other, in the order in which they asked: the
+// processors are the pool's, and two regions at once would only be slower. Whoever waits sleeps. A
+// pool of one thread has nothing to share: its callers do not wait for each other.
 #pragma once
 #include <pthread.h>
 #include <sched.h>
@@ -21,8 +25,8 @@ namespace whet {
 class ThreadPool {
  public:
   // threads >= 1. With `pin`, thread i (the caller is thread 0) stays on the i-th processor the
-  // process may use. When the system refuses a thread the pool is smaller than asked and error()
-  // says so.
+  // process may use; the caller is the thread that makes the pool. When the system refuses a thread
+  // the pool is smaller than asked and error() says so.
   explicit ThreadPool(int threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -37,6 +41,7 @@ class ThreadPool {
       f(0);
       return;
     }
+    const uint32_t turn = TakeTurn();
     call_ = [](void* self, int thread) {
       (*static_cast<std::remove_reference_t<F>*>(self))(thread);
     };
@@ -44,6 +49,7 @@ class ThreadPool {
     Start();
     f(0);
     Barrier();
+    PassTurn(turn);
   }
 
   // Inside Parallel: returns once every thread has called it. What was written before it is visible
@@ -56,6 +62,8 @@ class ThreadPool {
   }
 
  private:
+  uint32_t TakeTurn();
+  void PassTurn(uint32_t turn);
   void Start();
   void Work(int thread);
   // Returns once `word` is no longer `old`.
@@ -71,11 +79,13 @@ class ThreadPool {
   pthread_t caller_ = {};
   cpu_set_t caller_affinity_ = {};
 
-  // Written by the caller before round_ is raised.
+  // Written by the caller whose turn it is before round_ is raised.
   void (*call_)(void*, int) = nullptr;
   void* function_ = nullptr;
   bool stop_ = false;
 
+  alignas(64) std::atomic<uint32_t> next_turn_{0};
+  std::atomic<uint32_t> turn_{0};
   alignas(64) std::atomic<uint32_t> round_{0};
   alignas(64) std::atomic<uint32_t> generation_{0};  // of the barrier
   alignas(64) std::atomic<int> arrived_{0};
