@@ -1,21 +1,22 @@
-// What the core does at best, measured beside a kernel: its rate of fused multiply-adds.
+// What the core does at best, measured beside a kernel: its rate of fused multiply-adds, and how
+// fast it reads and writes so many bytes as the kernel has to.
 #pragma once
 #include <immintrin.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 
 namespace whet::bench {
 
-// GFLOP/s of f32 of twelve independent chains, 512 bits wide where there are such registers; 0
-// where there is no such instruction. About a millisecond.
 namespace detail {
-template <int kIterations, typename F>
-double GflopsOf(int floats, F&& run) {
+template <typename F>
+double GflopsOf(int iterations, int floats, F&& run) {
   const auto t0 = std::chrono::steady_clock::now();
-  run(kIterations);
+  run(iterations);
   const double ns =
       std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - t0).count();
-  return 12.0 * 2 * floats * kIterations / ns;
+  return 12.0 * 2 * floats * iterations / ns;
 }
 }  // namespace detail
 
@@ -37,12 +38,50 @@ WHET_FMA_CHAINS(FmaChains512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps
 WHET_FMA_CHAINS(FmaChains256, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps)
 #undef WHET_FMA_CHAINS
 
-inline double FmaGflops(int vector_bits = 512) {
+// GFLOP/s of f32 of twelve independent chains, 512 bits wide where there are such registers; 0
+// where there is no such instruction. About a millisecond with the default.
+inline double FmaGflops(int vector_bits = 512, double iterations = 4e5) {
+  const int n = static_cast<int>(iterations);
   if (vector_bits >= 512 && __builtin_cpu_supports("avx512f"))
-    return detail::GflopsOf<400000>(16, FmaChains512);
+    return detail::GflopsOf(n, 16, FmaChains512);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return detail::GflopsOf<400000>(8, FmaChains256);
+    return detail::GflopsOf(n, 8, FmaChains256);
   return 0;
+}
+
+// Reads `in` and writes `out` once, in stretches that take turns as a kernel's do; multiples of 64
+// bytes. The least that any kernel with these operands takes, where it does not compute longer.
+#define WHET_TOUCH(NAME, TARGET, TYPE, LOAD, STORE, ZERO, BYTES)                              \
+  __attribute__((target(TARGET), noinline)) inline void NAME(const char* in, size_t in_bytes, \
+                                                             char* out, size_t out_bytes) {   \
+    constexpr size_t kStretch = 512;                                                          \
+    const size_t most = in_bytes > out_bytes ? in_bytes : out_bytes;                          \
+    const size_t turns = (most + kStretch - 1) / kStretch;                                    \
+    const TYPE zero = ZERO();                                                                 \
+    for (size_t t = 0; t < turns; ++t) {                                                      \
+      const size_t r0 = in_bytes * t / turns / 64 * 64;                                       \
+      const size_t r1 = in_bytes * (t + 1) / turns / 64 * 64;                                 \
+      for (size_t i = r0; i < r1; i += BYTES) {                                               \
+        TYPE v = LOAD(reinterpret_cast<const float*>(in + i));                                \
+        __asm__ volatile("" : : "v"(v));                                                      \
+      }                                                                                       \
+      const size_t w0 = out_bytes * t / turns / 64 * 64;                                      \
+      const size_t w1 = out_bytes * (t + 1) / turns / 64 * 64;                                \
+      for (size_t i = w0; i < w1; i += BYTES) STORE(reinterpret_cast<float*>(out + i), zero); \
+    }                                                                                         \
+    __asm__ volatile("" : : : "memory");                                                      \
+  }
+WHET_TOUCH(Touch512, "avx512f", __m512, _mm512_load_ps, _mm512_store_ps, _mm512_setzero_ps, 64)
+WHET_TOUCH(Touch256, "avx", __m256, _mm256_load_ps, _mm256_store_ps, _mm256_setzero_ps, 32)
+#undef WHET_TOUCH
+
+inline void Touch(const void* in, size_t in_bytes, void* out, size_t out_bytes) {
+  const auto* from = static_cast<const char*>(in);
+  auto* to = static_cast<char*>(out);
+  if (__builtin_cpu_supports("avx512f"))
+    Touch512(from, in_bytes / 64 * 64, to, out_bytes / 64 * 64);
+  else if (__builtin_cpu_supports("avx"))
+    Touch256(from, in_bytes / 64 * 64, to, out_bytes / 64 * 64);
 }
 
 }  // namespace whet::bench

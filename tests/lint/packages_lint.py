@@ -15,6 +15,9 @@ import sys
 from collections import defaultdict
 
 BUILD_SECTIONS = {"build", "test"}
+# What is built with more where there is more, and without it where there is not: the libraries that whet-bench compares
+# with are of section dev.
+OPTIONAL_USER = re.compile(r"(.*/)?(tests/bench/.*|bin/whet-bench)$")
 PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 BUILTINS = set("""[ [[ : . alias bg bind break builtin case cd command compgen complete continue coproc declare dirs do
 done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help history if in jobs
@@ -121,25 +124,35 @@ def outside(path, root, build):
     return path.startswith("/") and not path.startswith((root + "/", build + "/")) and os.path.exists(path)
 
 
-def headers(root, build):
+def headers(build):
+    """(object file, header)"""
+    user = ""
     for line in run("ninja", "-C", build, "-t", "deps").splitlines():
         path = line.strip()
         if line.startswith("    ") and path.startswith("/"):
-            yield os.path.normpath(path)
+            yield user, os.path.normpath(path)
+        elif line and not line.startswith(" "):
+            user = line.partition(":")[0]
 
 
 def ninja_commands(build):
-    """Tools, libraries and other files that build.ninja and rules.ninja name by absolute path."""
+    """Tools, (user, library) and other files that build.ninja and rules.ninja name by absolute path."""
     tools, libraries, others = set(), set(), set()
+    user = ""
     for name in ("build.ninja", "CMakeFiles/rules.ninja"):
         with open(os.path.join(build, name), encoding="utf-8") as file:
             for line in file:
+                if line.startswith("build "):
+                    user = line.split()[1].rstrip(":")
                 if not re.match(r"\s+(LINK_LIBRARIES|LINK_FLAGS|COMMAND|command) = ", line):
                     continue
                 for path in re.findall(r"(?<![\w=./-])/(?:usr|lib|lib64|bin|sbin|opt)/[^\s\"';&|$]+", line):
                     if os.path.isfile(path):
                         library = re.search(r"\.(so[.\d]*|a|o)$", path)
-                        (libraries if library else tools if os.access(path, os.X_OK) else others).add(path)
+                        if library:
+                            libraries.add((user, path))
+                        else:
+                            (tools if os.access(path, os.X_OK) else others).add(path)
     return tools, libraries, others
 
 
@@ -154,6 +167,7 @@ def cmake_packages(build):
 
 
 def loaded_libraries(build):
+    """(program, library)"""
     programs = []
     for folder in ("bin", "tests", "libexec"):
         top = os.path.join(build, folder)
@@ -166,9 +180,9 @@ def loaded_libraries(build):
         for line in run("ldd", program, check=False).splitlines():
             match = re.search(r"=> (/\S+)", line)
             if match:
-                yield match[1]
+                yield program, match[1]
             elif "not found" in line:
-                yield line.split()[0]
+                yield program, line.split()[0]
 
 
 # ---- what the scripts use
@@ -235,6 +249,14 @@ def report(kind, paths, allowed, sections, findings):
     print(f"checked {len(paths)}: {kind}")
 
 
+def report_users(kind, uses, allow, used, findings):
+    """report() for (user, path): those that are optional users may go beyond to section dev."""
+    optional = {path for user, path in uses if OPTIONAL_USER.match(user)}
+    needed = {path for user, path in uses if not OPTIONAL_USER.match(user)}
+    report(kind, needed, allow(used), used, findings)
+    report(f"{kind} of whet-bench", optional - needed, allow(used | {"dev"}), used | {"dev"}, findings)
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -256,14 +278,14 @@ def main():
         clang = "clang" in re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", file.read(), re.M)[1]
     used = BUILD_SECTIONS | ({"ci"} if clang else set())
     base = allow(used)
-    used_headers = [h for h in headers(root, build) if outside(h, root, build)]
+    used_headers = {(u, h) for u, h in headers(build) if outside(h, root, build)}
     if not used_headers:
         findings.append("the build has no dependency log yet: build before running this")
     tools, libraries, others = ninja_commands(build)
-    report("header", used_headers, base, used, findings)
+    report_users("header", used_headers, allow, used, findings)
     report("CMake package", cmake_packages(build), base, used, findings)
     report("file", others, base, used, findings)
-    report("library", libraries | set(loaded_libraries(build)), base, used, findings)
+    report_users("library", libraries | set(loaded_libraries(build)), allow, used, findings)
 
     ci = {"build", "test", "ci"}
     # ccache and mold serve the build where they are present.
