@@ -80,7 +80,7 @@ StatusOr<Candidate> BuildCandidate(const loop::Program& scheduled, const std::st
                         GenerateObject(lowered, "whet_k", target, [&](const ObjectCode& made) {
                           return Describe(scheduled, lowered, made, workload, target);
                         }));
-  return Candidate{std::move(code.object), "whet_model_candidate_v1", code.stats};
+  return Candidate{std::move(code.object), "whet_model_candidate_v1", code.stats, {}};
 }
 
 Status LinkCandidate(const Candidate& c, const std::string& dir, const std::string& out_path) {

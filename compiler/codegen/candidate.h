@@ -12,6 +12,7 @@ struct Candidate {
   std::string object;  // the kernels and the descriptor function
   std::string symbol;  // of that function
   ObjectStats stats;
+  std::string trace;  // for the caller to fill in
 };
 
 // `workload` is the fingerprint's text; `logical_shapes` of inputs and outputs are the physical

@@ -1,6 +1,16 @@
 #include "compiler/codegen/llvm_common.h"
 
 #include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/CodeGen/MachineDominators.h>
+#include <llvm/CodeGen/MachineFrameInfo.h>
+#include <llvm/CodeGen/MachineFunctionPass.h>
+#include <llvm/CodeGen/MachineLoopInfo.h>
+#include <llvm/CodeGen/MachineModuleInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/PseudoSourceValue.h>
+#include <llvm/CodeGen/TargetInstrInfo.h>
+#include <llvm/CodeGen/TargetPassConfig.h>
+#include <llvm/CodeGen/TargetSubtargetInfo.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -14,6 +24,8 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
+
+#include <algorithm>
 
 namespace whet::codegen {
 namespace {
@@ -43,6 +55,61 @@ class SpillCounter : public llvm::DiagnosticHandler {
  private:
   std::shared_ptr<ObjectStats> stats_;
 };
+
+// Runs last, on finished machine code: what the innermost loops move to and from the stack.
+class HotSpillPass : public llvm::MachineFunctionPass {
+ public:
+  explicit HotSpillPass(ObjectStats& stats) : MachineFunctionPass(id_), stats_(stats) {}
+  void getAnalysisUsage(llvm::AnalysisUsage& usage) const override {
+    usage.setPreservesAll();
+    MachineFunctionPass::getAnalysisUsage(usage);
+  }
+  bool runOnMachineFunction(llvm::MachineFunction& f) override {
+    if (f.getFunction().hasOptNone()) return false;  // prepacking
+    llvm::MachineDominatorTree dominators(f);
+    const llvm::MachineLoopInfo loops(dominators);
+    struct Count {
+      int64_t instructions = 0, moves = 0;
+    };
+    std::vector<Count> counts;
+    int64_t longest = 0;
+    for (llvm::MachineLoop* loop : loops.getLoopsInPreorder()) {
+      if (!loop->isInnermost()) continue;
+      Count c;
+      for (const llvm::MachineBasicBlock* block : loop->blocks()) {
+        for (const llvm::MachineInstr& i : *block) {
+          c.instructions += !i.isMetaInstruction();
+          c.moves += MovesVector(f, i);
+        }
+      }
+      longest = std::max(longest, c.instructions);
+      counts.push_back(c);
+    }
+    for (const Count& c : counts) {
+      if (2 * c.instructions < longest) continue;
+      stats_.hot_spill_share =
+          std::max(stats_.hot_spill_share,
+                   static_cast<double>(c.moves) / static_cast<double>(c.instructions));
+    }
+    return false;
+  }
+
+ private:
+  static bool MovesVector(const llvm::MachineFunction& f, const llvm::MachineInstr& i) {
+    constexpr int64_t kVectorBytes = 16;
+    const llvm::MachineFrameInfo& frame = f.getFrameInfo();
+    return std::any_of(i.memoperands_begin(), i.memoperands_end(), [&](const auto* access) {
+      const auto* slot =
+          llvm::dyn_cast_or_null<llvm::FixedStackPseudoSourceValue>(access->getPseudoValue());
+      return slot && frame.isSpillSlotObjectIndex(slot->getFrameIndex()) &&
+             frame.getObjectSize(slot->getFrameIndex()) >= kVectorBytes;
+    });
+  }
+
+  static char id_;
+  ObjectStats& stats_;
+};
+char HotSpillPass::id_ = 0;
 
 std::string TripleOf(const Target& t) { return t.arch + "-unknown-linux-gnu"; }
 
@@ -143,14 +210,27 @@ Status OptimizeModule(llvm::Module& m, const Target& target) {
   return OkStatus();
 }
 
-StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target) {
-  WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
+StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target, ObjectStats* stats) {
+  WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * base, MachineFor(target));
+  auto& machine = static_cast<llvm::LLVMTargetMachine&>(*base);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream os(bytes);
   llvm::legacy::PassManager pm;
-  if (machine->addPassesToEmitFile(pm, os, nullptr, llvm::CodeGenFileType::ObjectFile)) {
+  // What addPassesToEmitFile does, and a pass before the printer.
+  auto* info = new llvm::MachineModuleInfoWrapperPass(&machine);
+  llvm::TargetPassConfig* config = machine.createPassConfig(pm);
+  config->setDisableVerify(true);
+  pm.add(config);
+  pm.add(info);
+  if (config->addISelPasses()) return Internal("the target can not select instructions");
+  config->addMachinePasses();
+  config->setInitialized();
+  ObjectStats ignored;
+  pm.add(new HotSpillPass(stats != nullptr ? *stats : ignored));
+  if (machine.addAsmPrinter(pm, os, nullptr, llvm::CodeGenFileType::ObjectFile,
+                            info->getMMI().getContext()))
     return Internal("the target can not emit objects");
-  }
+  pm.add(llvm::createFreeMachineFunctionPass());
   pm.run(m);
   return std::string(bytes.data(), bytes.size());
 }
@@ -320,7 +400,7 @@ StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::str
     ModelEmitter(*h.module, model).Run(target);
   }
   WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
-  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target));
+  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target, h.stats.get()));
   r.stats = *h.stats;
   r.stats.code_bytes = static_cast<int64_t>(r.object.size());
   return r;

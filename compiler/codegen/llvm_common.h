@@ -20,7 +20,9 @@ struct ModuleHolder {
 StatusOr<ModuleHolder> NewModule(const std::string& name, const Target& target);
 void SetFunctionTarget(llvm::Function& f, const Target& target);
 Status OptimizeModule(llvm::Module& m, const Target& target);
-StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target);
+// Counts spills of hot loops into `stats`, if given.
+StatusOr<std::string> EmitObject(llvm::Module& m, const Target& target,
+                                 ObjectStats* stats = nullptr);
 
 // Fills the module with the program's phases (backend_cpu.cc).
 StatusOr<KernelCode> EmitProgram(llvm::Module& m, const loop::Program& p, const std::string& prefix,

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/untuned.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/space.h"
@@ -52,6 +53,7 @@ struct BuiltTask {
   bool writes_output_once = false;
   loop::Lowered lowered;
   ObjectCode code;
+  ObjectStats stats;
 };
 
 // Runs prepack kernels: natively through a library made of the same objects, or interpreted.
@@ -168,23 +170,26 @@ class ConstantSection {
   std::map<std::pair<Fingerprint, size_t>, int64_t> offsets_;
 };
 
+StatusOr<BuiltTask> BuildScheduled(const schedule::Schedule& s, const std::string& prefix,
+                                   const Target& target) {
+  BuiltTask b;
+  b.writes_output_once = schedule::WritesOutputOnce(s.program());
+  WHET_ASSIGN_OR_RETURN(b.lowered, loop::Lower(s.program()));
+  WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, prefix, target));
+  b.stats = b.code.stats;
+  return b;
+}
+
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
                               const Target& target) {
-  loop::Program scheduled;
-  if (task.trace.instrs.empty()) {
-    schedule::Space space(task.initial, target);
-    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, space.Apply(space.Default()));
-    scheduled = s.program();
-  } else {
-    WHET_ASSIGN_OR_RETURN(schedule::Schedule s,
+  if (!task.trace.instrs.empty()) {
+    WHET_ASSIGN_OR_RETURN(const schedule::Schedule s,
                           schedule::Schedule::Replay(task.initial, task.trace));
-    scheduled = s.program();
+    return BuildScheduled(s, prefix, target);
   }
-  BuiltTask b;
-  b.writes_output_once = schedule::WritesOutputOnce(scheduled);
-  WHET_ASSIGN_OR_RETURN(b.lowered, loop::Lower(scheduled));
-  WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, prefix, target));
-  return b;
+  return BuildUntuned(schedule::Space(task.initial, target), [&](const schedule::Schedule& s) {
+    return BuildScheduled(s, prefix, target);
+  });
 }
 
 // The descriptor of one graph. Constants go into a section that all graphs share.
@@ -464,8 +469,8 @@ StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path) {
   WHET_ASSIGN_OR_RETURN(ModelDesc desc,
                         BuildFor(spec, spec, 0, dir.path, constants, objects, stats));
   for (size_t i = 0; i < spec.builds.size(); ++i) {
-    WHET_ASSIGN_OR_RETURN(ModelDesc more, BuildFor(spec, spec.builds[i], i + 1, dir.path, constants,
-                                                   objects, stats));
+    WHET_ASSIGN_OR_RETURN(
+        ModelDesc more, BuildFor(spec, spec.builds[i], i + 1, dir.path, constants, objects, stats));
     desc.builds.push_back(std::move(more));
   }
   stats.constant_bytes = constants.size();

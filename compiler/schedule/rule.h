@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/schedule/schedule.h"
+#include "compiler/target/machine.h"
 #include "compiler/target/target.h"
 
 namespace whet::schedule {
@@ -20,7 +21,9 @@ struct Knob {
   std::vector<int64_t> values;  // ascending; never empty
 };
 
-// Cycles of one core and what they come from; everything is for the whole kernel.
+// Cycles of one core with two units for multiply-adds and two for loads, and what they come from;
+// everything is for the whole kernel. Rules count, a `Machine` says what that takes: estimates of
+// different rules for one program are compared, so nothing that costs time may be left out of one.
 struct Estimate {
   double fma_cycles = 0;       // arithmetic, padding lanes included
   double load_cycles = 0;      // vector and broadcast loads at two per cycle
@@ -32,8 +35,12 @@ struct Estimate {
   double accumulators = 0;
   double body_instructions = 0;  // of the innermost unrolled body
   double useful_fraction = 1;    // lanes and rows that are not padding
+  double vector_bits = 0;        // of the arithmetic; 0: the target's widest
+  double parallel = 0;           // iterations that threads share out; 0: not known, enough
   double Cycles() const;
 };
+// Nanoseconds on `threads` cores of a machine.
+double Nanoseconds(const Estimate& e, const Machine& m, const Target& t, int threads);
 
 // Why a point is not worth generating. Not an error: it is counted.
 enum class Rejection { kNone, kRegisters, kCodeSize, kTile, kBadValue };
@@ -54,7 +61,7 @@ struct Rule {
   // Null when the rule does not apply to the program.
   std::unique_ptr<RuleContext> (*match)(const loop::Program& initial, const Target& target);
   std::vector<Knob> (*knobs)(const RuleContext& context);
-  // What an untuned compile uses: simple and decent for any shape.
+  // Simple and valid for any shape: where a search of a domain too large to go through begins.
   std::vector<int64_t> (*default_values)(const RuleContext& context);
   Rejection (*check)(const RuleContext& context, const std::vector<int64_t>& values);
   Estimate (*estimate)(const RuleContext& context, const std::vector<int64_t>& values);
@@ -62,8 +69,7 @@ struct Rule {
                   const std::vector<int64_t>& values);
 };
 
-// In order of preference: the first that matches a program gives its default schedule. The last
-// matches everything.
+// The last matches everything, and is used where nothing else does.
 const std::vector<const Rule*>& Rules();
 
 const Rule& RuleConv();      // convolution: 1x1 and direct

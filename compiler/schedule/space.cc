@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <mutex>
+#include <unordered_map>
+
+#include "compiler/support/rng.h"
 
 namespace whet::schedule {
 
@@ -23,6 +28,143 @@ double Estimate::Cycles() const {
          overhead_cycles;
 }
 
+double Nanoseconds(const Estimate& e, const Machine& m, const Target& t, int threads) {
+  // What of the smaller of arithmetic and traffic does not hide behind the other: out-of-order
+  // cores overlap most of it, but not around the ends of tiles.
+  constexpr double kExposed = 0.3;
+  const int widest = t.VectorBits();
+  const int bits = e.vector_bits > 0 ? static_cast<int>(e.vector_bits) : widest;
+  const double fma = e.fma_cycles * (2 * 2 * bits / 32.0) / m.FmaGflops(bits);
+  const double loads = e.load_cycles * (2 * widest / 8.0) / m.l1_gbps;
+  const double core = std::max({fma, loads, e.latency_cycles / m.clock_ghz});
+  const auto l2 = static_cast<double>(t.l2_bytes), l3 = static_cast<double>(t.l3_bytes);
+  const double streaming = e.bytes <= l2 ? m.l2_gbps : e.bytes <= l3 ? m.l3_gbps : m.dram_gbps;
+  const double beyond_l2 = e.bytes <= l3 || l3 <= 0 ? m.l3_gbps : m.dram_gbps;
+  const double traffic =
+      std::max(e.bytes / streaming, e.l2_bytes / m.l2_gbps + e.l3_bytes / beyond_l2);
+  const double one = std::max(core, traffic) + kExposed * std::min(core, traffic) +
+                     e.overhead_cycles / m.clock_ghz;
+  if (threads <= 1) return one;
+  const double parts = e.parallel > 0 ? e.parallel : 1e9;
+  return one * std::ceil(parts / threads) / parts + m.fork_join_ns;
+}
+
+// All that was estimated, best first.
+struct RankedPoints {
+  struct Entry {
+    double cost = 0;
+    int variant = 0;
+    int64_t code = 0;  // of the values: their positions as one number
+    auto operator<=>(const Entry&) const = default;
+  };
+  std::once_flag once;
+  std::vector<Entry> entries;
+};
+
+namespace {
+
+// Points of one rule that are gone through one by one; where there are more, the search begins at
+// several points and changes two knobs at a time as long as that helps.
+constexpr int64_t kAllOf = 40'000;
+constexpr int kStarts = 6;
+// Of the time, per instruction of the body: between estimates that hardly differ the smaller code
+// is better, since it compiles faster and is kinder to the instruction cache, which rules do not
+// count.
+constexpr double kCodeCost = 1.0 / 25'000;
+
+class VariantWalk {
+ public:
+  VariantWalk(const Variant& v, int index, const Conditions& c, const Target& t)
+      : v_(v), index_(index), conditions_(c), target_(t) {
+    values_.resize(v.knobs.size());
+    for (const Knob& k : v.knobs) {
+      total_ = total_ > kAllOf ? total_ : total_ * static_cast<int64_t>(k.values.size());
+      strides_.push_back(stride_);
+      stride_ *= static_cast<int64_t>(k.values.size());
+    }
+  }
+
+  void Run(std::vector<RankedPoints::Entry>& out) {
+    if (total_ <= kAllOf) {
+      for (int64_t code = 0; code < total_; ++code) (void)Visit(code, out);
+      return;
+    }
+    Rng rng(1);
+    Climb(CodeOf(v_.rule->default_values(*v_.context)), out);
+    for (int i = 1; i < kStarts; ++i) {
+      int64_t code = 0;
+      for (int tries = 0; tries < 200; ++tries) {
+        code = 0;
+        for (size_t k = 0; k < v_.knobs.size(); ++k)
+          code += strides_[k] * rng.Below(static_cast<int64_t>(v_.knobs[k].values.size()));
+        if (std::isfinite(Visit(code, out))) break;
+      }
+      Climb(code, out);
+    }
+  }
+
+ private:
+  int64_t CodeOf(const std::vector<int64_t>& values) const {
+    int64_t code = 0;
+    for (size_t k = 0; k < values.size(); ++k) {
+      const auto& domain = v_.knobs[k].values;
+      const auto at = std::find(domain.begin(), domain.end(), values[k]);
+      if (at != domain.end()) code += strides_[k] * (at - domain.begin());
+    }
+    return code;
+  }
+
+  double Visit(int64_t code, std::vector<RankedPoints::Entry>& out) {
+    if (total_ > kAllOf) {
+      const auto known = seen_.find(code);
+      if (known != seen_.end()) return known->second;
+    }
+    for (size_t k = 0; k < v_.knobs.size(); ++k) {
+      const auto& domain = v_.knobs[k].values;
+      values_[k] = domain[static_cast<size_t>(code / strides_[k]) % domain.size()];
+    }
+    double ns = std::numeric_limits<double>::infinity();
+    if (v_.rule->check(*v_.context, values_) == Rejection::kNone) {
+      const Estimate e = v_.rule->estimate(*v_.context, values_);
+      ns = Nanoseconds(e, conditions_.machine, target_, conditions_.threads) *
+           (1 + kCodeCost * e.body_instructions);
+      out.push_back({ns, index_, code});
+    }
+    if (total_ > kAllOf) seen_.emplace(code, ns);
+    return ns;
+  }
+
+  void Climb(int64_t code, std::vector<RankedPoints::Entry>& out) {
+    double best = Visit(code, out);
+    for (bool better = true; better;) {
+      better = false;
+      for (size_t i = 0; i < v_.knobs.size(); ++i) {
+        for (size_t j = i + 1; j < v_.knobs.size(); ++j) {
+          const auto ni = static_cast<int64_t>(v_.knobs[i].values.size());
+          const auto nj = static_cast<int64_t>(v_.knobs[j].values.size());
+          const int64_t base =
+              code - code / strides_[i] % ni * strides_[i] - code / strides_[j] % nj * strides_[j];
+          for (int64_t n = 0; n < ni * nj; ++n) {
+            const int64_t next = base + n % ni * strides_[i] + n / ni * strides_[j];
+            const double ns = Visit(next, out);
+            if (ns < best) best = ns, code = next, better = true;
+          }
+        }
+      }
+    }
+  }
+
+  const Variant& v_;
+  const int index_;
+  const Conditions& conditions_;
+  const Target& target_;
+  int64_t total_ = 1, stride_ = 1;
+  std::vector<int64_t> strides_, values_;
+  std::unordered_map<int64_t, double> seen_;
+};
+
+}  // namespace
+
 const std::vector<const Rule*>& Rules() {
   static const std::vector<const Rule*> all = {
       &RuleConv(),
@@ -39,7 +181,14 @@ const std::vector<const Rule*>& Rules() {
 }
 
 Space::Space(loop::Program initial, Target target)
-    : initial_(std::move(initial)), target_(std::move(target)), digest_(DigestOf(initial_)) {
+    : Space(std::move(initial), target, Conditions::Typical(target)) {}
+
+Space::Space(loop::Program initial, Target target, const Conditions& conditions)
+    : initial_(std::move(initial)),
+      target_(std::move(target)),
+      conditions_(conditions),
+      digest_(DigestOf(initial_)),
+      ranked_(std::make_shared<RankedPoints>()) {
   for (const Rule* r : Rules()) {
     if (r == &RuleGeneric() && !variants_.empty()) continue;
     std::shared_ptr<const RuleContext> context = r->match(initial_, target_);
@@ -47,8 +196,30 @@ Space::Space(loop::Program initial, Target target)
   }
 }
 
-Point Space::Default() const {
-  return {0, variants_[0].rule->default_values(*variants_[0].context)};
+std::vector<Point> Space::Ranked(size_t most) const {
+  using Entry = RankedPoints::Entry;
+  std::vector<Entry>& all = ranked_->entries;
+  std::call_once(ranked_->once, [&] {
+    for (size_t v = 0; v < variants_.size(); ++v)
+      VariantWalk(variants_[v], static_cast<int>(v), conditions_, target_).Run(all);
+    std::sort(all.begin(), all.end());
+  });
+  std::vector<Point> points;
+  for (const Entry& e : all) {
+    if (points.size() == most) break;
+    Point p{e.variant, {}};
+    int64_t code = e.code;
+    for (const Knob& k : variants_[static_cast<size_t>(e.variant)].knobs) {
+      const auto n = static_cast<int64_t>(k.values.size());
+      p.values.push_back(k.values[static_cast<size_t>(code % n)]);
+      code /= n;
+    }
+    points.push_back(std::move(p));
+  }
+  // No valid point at all: what the first rule takes for granted.
+  if (points.empty())
+    points.push_back({0, variants_[0].rule->default_values(*variants_[0].context)});
+  return points;
 }
 
 Rejection Space::Check(const Point& p) const {
@@ -63,15 +234,18 @@ Rejection Space::Check(const Point& p) const {
   return v.rule->check(*v.context, p.values);
 }
 
+Estimate Space::EstimateOf(const Point& p) const {
+  const Variant& v = variants_[static_cast<size_t>(p.variant)];
+  return v.rule->estimate(*v.context, p.values);
+}
+
 double Space::PriorNs(const Point& p) const {
-  constexpr double kGhz = 2.6;  // ranks points of one task: the absolute scale is not used
-  return variants_[p.variant].rule->estimate(*variants_[p.variant].context, p.values).Cycles() /
-         kGhz;
+  return Nanoseconds(EstimateOf(p), conditions_.machine, target_, conditions_.threads);
 }
 
 std::array<float, kFeatureCount> Space::Features(const Point& p) const {
   std::array<float, kFeatureCount> f{};
-  const Estimate e = variants_[p.variant].rule->estimate(*variants_[p.variant].context, p.values);
+  const Estimate e = EstimateOf(p);
   auto lg = [](double x) { return static_cast<float>(std::log2(1 + std::max(x, 0.0))); };
   size_t i = 0;
   for (double x :

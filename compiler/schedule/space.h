@@ -1,7 +1,8 @@
 // The schedule space of one workload on one target: the rules that match, their knobs, and what
 // search asks of a point. Immutable after construction; const methods may be called from several
-// threads.
+// threads. The figures of the machine decide how points rank, never which there are.
 #pragma once
+#include <memory>
 #include <optional>
 
 #include "compiler/schedule/rule.h"
@@ -22,18 +23,33 @@ struct Variant {
 
 inline constexpr int kFeatureCount = 48;
 
+struct RankedPoints;
+
+// What estimates are for.
+struct Conditions {
+  Machine machine;
+  int threads = 1;
+  static Conditions Typical(const Target& target) { return {Machine::Typical(target), 1}; }
+};
+
 class Space {
  public:
-  Space(loop::Program initial, Target target);
+  Space(loop::Program initial, Target target);  // under typical conditions
+  Space(loop::Program initial, Target target, const Conditions& conditions);
 
   const loop::Program& initial() const { return initial_; }
   const Target& target() const { return target_; }
   const std::vector<Variant>& variants() const { return variants_; }
   Fingerprint digest() const { return digest_; }  // of the initial program
 
-  Point Default() const;
+  // What is used where nothing was measured: the best estimate of all rules, and between estimates
+  // that hardly differ the smaller code. Found once, in milliseconds; every call gives the same.
+  Point Default() const { return Ranked(1).at(0); }
+  // The `most` best in that order; at least one.
+  std::vector<Point> Ranked(size_t most) const;
   Rejection Check(const Point& p) const;  // kBadValue when a value is not in its domain
-  double PriorNs(const Point& p) const;   // analytical estimate, one thread
+  double PriorNs(const Point& p) const;   // analytical estimate
+  Estimate EstimateOf(const Point& p) const;
   std::array<float, kFeatureCount> Features(const Point& p) const;
   StatusOr<Schedule> Apply(const Point& p) const;
   // The point a trace's rule line names; nullopt when the rule or a value is not in this space.
@@ -42,8 +58,10 @@ class Space {
  private:
   loop::Program initial_;
   Target target_;
+  Conditions conditions_;
   std::vector<Variant> variants_;
   Fingerprint digest_;
+  std::shared_ptr<RankedPoints> ranked_;  // made when first asked for
 };
 
 }  // namespace whet::schedule

@@ -35,10 +35,11 @@ double Us(Clock::time_point a, Clock::time_point b) {
 }
 
 // Median of batches of at least 200 us; negative when the candidate could not be built.
-double Time(const schedule::Schedule& s, const Target& t, double* build_ms) {
+double Time(const schedule::Schedule& s, const Target& t, double* build_ms, double* spills) {
   const auto t0 = Clock::now();
   auto c = codegen::BuildCandidate(s.program(), "", t);
   if (!c.ok()) return -1;
+  *spills = c->stats.hot_spill_share;
   char dir[] = "/tmp/whet-bench-XXXXXX";
   if (!mkdtemp(dir)) return -1;
   const std::string so = std::string(dir) + "/c.so";
@@ -158,11 +159,14 @@ int Bench(const std::string& name, const Options& o) {
   auto run = [&](const schedule::Point& p, const char* what, double prior, double* build) {
     const double peak = bench::FmaGflops(o.target.VectorBits());
     auto s = space.Apply(p);
-    const double us = s.ok() ? Time(*s, o.target, build) : -1;
+    double spills = 0;
+    const double us = s.ok() ? Time(*s, o.target, build, &spills) : -1;
     std::printf(
-        "  %-9s %10.1f us  %7.1f GFLOP/s  %5.3f of FMA  prior %10.1f  build %5.0f ms  %s%s\n", what,
-        us, us > 0 ? flops / us / 1e3 : 0, us > 0 ? flops / us / 1e3 / peak : 0, prior / 1e3,
-        *build, Text(space, p).c_str(), s.ok() ? "" : ("  " + Message(s.status())).c_str());
+        "  %-9s %10.1f us  %7.1f GFLOP/s  %5.3f of FMA  prior %10.1f  build %5.0f ms  spills %5.3f "
+        " "
+        "%s%s\n",
+        what, us, us > 0 ? flops / us / 1e3 : 0, us > 0 ? flops / us / 1e3 / peak : 0, prior / 1e3,
+        *build, spills, Text(space, p).c_str(), s.ok() ? "" : ("  " + Message(s.status())).c_str());
     std::fflush(stdout);
     return us;
   };

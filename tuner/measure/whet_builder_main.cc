@@ -14,6 +14,7 @@
 
 #include "compiler/builder/model_build.h"
 #include "compiler/codegen/candidate.h"
+#include "compiler/codegen/untuned.h"
 #include "compiler/schedule/space.h"
 #include "compiler/support/version.h"
 #include "compiler/task/workload_program.h"
@@ -29,20 +30,34 @@ int64_t NowNs() {
       .count();
 }
 
-StatusOr<schedule::Schedule> ScheduleOf(const loop::Program& initial, const std::string& trace_text,
-                                        const Target& target) {
-  if (trace_text.empty()) {
-    schedule::Space space(initial, target);
-    return space.Apply(space.Default());
-  }
-  WHET_ASSIGN_OR_RETURN(schedule::Trace trace, schedule::Trace::Parse(trace_text));
-  return schedule::Schedule::Replay(initial, trace);
-}
-
 StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return InvalidArgument("cannot open '{}': {}", path, std::strerror(errno));
   return std::string((std::istreambuf_iterator<char>(in)), {});
+}
+
+// Says in `trace` what was built. FailedPrecondition: not worth measuring.
+StatusOr<codegen::Candidate> BuildRequested(const v1::BuildRequest& request,
+                                            const task::WorkloadProgram& w, const Target& target,
+                                            std::string& trace) {
+  const auto build = [&](const schedule::Schedule& s) {
+    auto c = codegen::BuildCandidate(s.program(), w.workload.fingerprint().Hex(), target);
+    if (c.ok()) c->trace = s.trace().ToString();
+    return c;
+  };
+  if (request.trace().empty() || request.untuned()) {
+    WHET_ASSIGN_OR_RETURN(codegen::Candidate c,
+                          codegen::BuildUntuned(schedule::Space(w.program, target), build));
+    trace = c.trace;
+    return c;
+  }
+  WHET_ASSIGN_OR_RETURN(const schedule::Trace wanted, schedule::Trace::Parse(request.trace()));
+  WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, schedule::Schedule::Replay(w.program, wanted));
+  WHET_ASSIGN_OR_RETURN(codegen::Candidate c, build(s));
+  if (codegen::SpillsInHotLoop(c.stats))
+    return FailedPrecondition("{}", codegen::SpillMessage(c.stats));
+  trace = c.trace;
+  return c;
 }
 
 Status BuildCandidateInto(const v1::BuildRequest& request, const std::string& dir,
@@ -50,10 +65,8 @@ Status BuildCandidateInto(const v1::BuildRequest& request, const std::string& di
   WHET_ASSIGN_OR_RETURN(Target target, Target::Parse(request.target()));
   WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(request.workload()));
   reply.set_initial_program(schedule::DigestOf(w.program).Hex());
-  WHET_ASSIGN_OR_RETURN(schedule::Schedule s, ScheduleOf(w.program, request.trace(), target));
-  WHET_ASSIGN_OR_RETURN(
-      codegen::Candidate c,
-      codegen::BuildCandidate(s.program(), w.workload.fingerprint().Hex(), target));
+  WHET_ASSIGN_OR_RETURN(const codegen::Candidate c,
+                        BuildRequested(request, w, target, *reply.mutable_trace()));
   reply.add_statics(static_cast<float>(c.stats.code_bytes));
   reply.add_statics(static_cast<float>(c.stats.loop_spills));
   reply.add_statics(static_cast<float>(c.stats.spills));
@@ -121,7 +134,8 @@ constexpr char kWarmUpWorkload[] =
 Status WarmUp() {
   const Target target = Target::Host();
   WHET_ASSIGN_OR_RETURN(const task::WorkloadProgram w, task::OpenWorkload(kWarmUpWorkload));
-  WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, ScheduleOf(w.program, "", target));
+  const schedule::Space space(w.program, target);
+  WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, space.Apply(space.Default()));
   return codegen::BuildCandidate(s.program(), "", target).status();
 }
 

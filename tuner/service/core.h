@@ -74,6 +74,7 @@ struct BuiltObject {
   std::string sha256;
   uint64_t bytes = 0;
   std::string initial_program;  // as the builder saw it
+  std::string trace;            // as built; empty: as asked for
   int64_t build_ns = 0;
 };
 

@@ -106,6 +106,7 @@ void TunerServer::Impl::Do(StartBuild& a) {
     object.failure = reply.failure();
     object.message = reply.message();
     object.initial_program = reply.initial_program();
+    object.trace = reply.trace();
     object.build_ns = reply.build_ns();
     object.bytes = reply.object().size();
     if (reply.failure() == v1::FAILURE_OK && object.bytes == 0)

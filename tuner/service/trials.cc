@@ -53,6 +53,7 @@ void ServiceCore::Build(TrialId id, Actions* out) {
   b.request.set_trace(t.trace);
   b.request.set_target(job.target);
   b.request.set_threads(job.spec.threads());
+  b.request.set_untuned(t.kind == Kind::kDefault);
   b.request.set_time_limit_ns(config_.build_limit_ns);
   b.request.set_memory_limit_bytes(config_.build_memory_bytes);
   builds_[b.build] = id;
@@ -99,6 +100,7 @@ Actions ServiceCore::Built(int64_t now, uint64_t build, const BuiltObject& objec
     out.push_back(KeepBlob{t.object});
     t.stage = Stage::kReady;
     if (t.kind == Kind::kDefault) {
+      if (!object.trace.empty()) task.prepared.default_trace = t.trace = object.trace;
       task.baseline_object = t.object;
       task.baseline_bytes = t.object_bytes;
       out.push_back(KeepBlob{t.object});
