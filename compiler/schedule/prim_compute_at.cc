@@ -87,19 +87,19 @@ Status ComputeAt(Program& p, const std::vector<std::string>& args) {
 const Primitive kComputeAt = {"compute_at", 1, "compute_at BLOCK LOOP", 2, 2, ComputeAt};
 
 // Terms of a producer's predicate that say which of its inner iterations are made, where one loop
-// alone tells the index along a dimension: the consumer's iteration along it, numbered from the
-// range's start, takes the loop's place.
+// alone tells the index along a dimension, rest + loop: what the consumer's iteration along it says
+// takes the loop's place.
 struct PartlyMade {
-  Expr term;
+  Expr term, rest;
   expr::Var loop;
-  int64_t begin = 0;
   int iter = -1;  // of the consumer
 };
 
 void CollectPartlyMade(const BlockNode& b, const ExprNode& load, const BlockSite& w,
                        const ForNode* at, const LoopRanges& ranges, std::vector<PartlyMade>& made) {
   std::vector<Expr> terms;
-  loop::Conjuncts(w.block->predicate, terms);
+  // Loops that run once become their number.
+  if (w.block->predicate) loop::Conjuncts(expr::Simplify(w.block->predicate, ranges.all), terms);
   const auto first = std::find(w.loops.begin(), w.loops.end(), at) + 1;
   for (size_t d = 0; d < load.args.size(); ++d) {
     const expr::Linear index =
@@ -107,7 +107,7 @@ void CollectPartlyMade(const BlockNode& b, const ExprNode& load, const BlockSite
     const ForNode* along = nullptr;
     int inner = 0;
     for (auto f = first; f != w.loops.end(); ++f) {
-      if ((*f)->extent <= 1 || !expr::Uses(index.ToExpr(), (*f)->var)) continue;
+      if (!expr::Uses(index.ToExpr(), (*f)->var)) continue;
       ++inner;
       if (index.CoefficientOf((*f)->var) == 1) along = *f;
     }
@@ -116,10 +116,11 @@ void CollectPartlyMade(const BlockNode& b, const ExprNode& load, const BlockSite
       if (!(b.iters[i].var == load.args[d])) continue;
       for (const Expr& t : terms) {
         const bool others = std::any_of(first, w.loops.end(), [&](const ForNode* f) {
-          return f != along && f->extent > 1 && expr::Uses(t, f->var);
+          return f != along && expr::Uses(t, f->var);
         });
-        if (!others && expr::Uses(t, along->var))
-          made.push_back({t, along->var, along->begin, static_cast<int>(i)});
+        if (others || !expr::Uses(t, along->var)) continue;
+        const Expr rest = expr::Add(index, expr::ToLinear(along->var), -1).ToExpr();
+        made.push_back({t, rest, along->var, static_cast<int>(i)});
       }
     }
   }
@@ -259,7 +260,7 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
       loop::Conjuncts(f.predicate, terms);
       for (const PartlyMade& m : partly) {
         expr::Substitution number;
-        number.Add(m.loop, f.bindings[m.iter] - domain[m.iter].lo + m.begin);
+        number.Add(m.loop, f.bindings[m.iter] - m.rest);
         const Expr t = expr::Simplify(Substitute(m.term, number), bounds);
         if (!expr::IsTrue(t)) loop::Conjuncts(t, terms);
       }

@@ -6,6 +6,7 @@
 // with AVX-512 the best of some 30 points took 787, 671, 713 and 1002 us for 56x56x64, 28x28x128,
 // 14x14x256 and 7x7x512, that of conv_direct 1297, 1317, 1353 and 1488 us.
 #include <algorithm>
+#include <functional>
 
 #include "compiler/schedule/analysis.h"
 #include "compiler/schedule/prim_util.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int64_t kMaxProductBody = 512;  // multiply-adds of the unrolled body, both copies
 constexpr int64_t kPlanes = 16;
+constexpr int64_t kFewBlocks = 4;
 
 enum { kTileRows, kPatches, kFilters, kUnroll, kFirst, kWinogradKnobs };
 const char* const kWinogradNames[kWinogradKnobs] = {"tile_rows", "rows", "vectors",
@@ -76,7 +78,13 @@ Rejection CheckWinograd(const RuleContext& context, const std::vector<int64_t>& 
   const int64_t copies = block % v[kPatches] ? 2 : 1;
   if (acc * v[kUnroll] * copies > kMaxProductBody) return Rejection::kCodeSize;
   // Planes that every group of filters reads again.
-  if (v[kTileRows] > 1 && c.lanes >= 8 && kPlanes * block * c.channels * c.item > c.target.l2_bytes)
+  const int64_t planes = kPlanes * block * c.channels * c.item;
+  if (v[kTileRows] > 1 && planes > c.target.l2_bytes) return Rejection::kTile;
+  // With few blocks it is groups of filters that threads share, which costs one of them nothing.
+  const int64_t blocks = c.images * (c.rows / v[kTileRows]);
+  if (!v[kFirst] && blocks < kFewBlocks) return Rejection::kTile;
+  // With many there is no need to have all planes in memory at once.
+  if (v[kFirst] && blocks >= kFewBlocks && blocks * planes > c.target.l2_bytes)
     return Rejection::kTile;
   return Rejection::kNone;
 }
@@ -99,42 +107,49 @@ Estimate EstimateWinograd(const RuleContext& context, const std::vector<int64_t>
   e.load_cycles = steps * (d(block) + row_tiles * d(v[kFilters])) / 2;
   e.latency_cycles = steps * row_tiles * 4;
   e.body_instructions = (acc + d(v[kPatches] + v[kFilters])) * d(v[kUnroll]);
-  // Per vector: 16 loads, 32 additions and 16 stores in; 16 stores, 16 loads, 24 additions and 4
+  // Per vector of a tile, as measured with 16 channels each, where transforming is most of the
+  // work: 16 loads, 32 additions and 16 stores in; 16 loads, 24 additions, the epilogue and 4
   // stores out.
-  const double in = tiles * d(Groups(c.channels, c.lanes)) * 32;
-  const double out = tiles * groups * d(v[kFilters]) * 36;
-  e.overhead_cycles =
-      in + out + blocks * groups * d(kPlanes) * row_tiles * (20 + acc + 2 * k / d(v[kUnroll]));
+  constexpr double kVector = 45;
+  const double in = tiles * d(Groups(c.channels, c.lanes)), out = tiles * groups * d(v[kFilters]);
+  e.overhead_cycles = kVector * (in + out) +
+                      blocks * groups * d(kPlanes) * row_tiles * (20 + acc + 2 * k / d(v[kUnroll]));
   e.useful_fraction = c.elements / (4 * tiles) * d(c.filters) / (groups * d(v[kFilters] * c.lanes));
   e.bytes = c.bytes;
-  // Planes of patches and products that leave L1, and weights, which every block reads.
-  const double planes = d(kPlanes * block * c.channels * c.item);
-  const double weights = d(kPlanes * c.channels * c.item) * groups * d(v[kFilters] * c.lanes);
-  const double products = d(kPlanes * block * v[kFilters] * c.lanes * c.item);
-  e.l2_bytes = blocks * (planes * (groups + 1) + weights + 2 * products * groups);
-  const bool stays = weights + planes < 0.75 * d(c.target.l2_bytes);
-  e.l3_bytes =
-      (stays ? weights : blocks * weights) + c.bytes + (v[kFirst] ? 2 * blocks * planes : 0);
+  const double l1 = d(c.target.l1d_bytes), l2 = d(c.target.l2_bytes), item = d(c.item);
+  const double patches = d(kPlanes * block) * k * item;      // of a block
+  const double panel = k * d(v[kFilters] * c.lanes) * item;  // weights of a plane for a group
+  const double weights = d(kPlanes) * groups * panel;
+  const double products = d(kPlanes * block * v[kFilters] * c.lanes) * item;
+  // Each group reads all planes, and each tile of a plane its panel, unless L1 keeps it.
+  const double panels = panel < l1 / 2 ? 1 : row_tiles;
+  e.l2_bytes = blocks * (patches * (groups + 1) + weights * panels);
+  if (products > l1 / 2) e.l2_bytes += blocks * 2 * products * groups;
+  // Every block reads all weights again, from where they fit.
+  e.l3_bytes = c.bytes + weights * (weights + patches < 0.75 * l2 ? 1 : blocks);
+  if (v[kFirst] && blocks * patches > l2 / 2) e.l3_bytes += 2 * blocks * patches;
   return e;
 }
 
+// The least estimate. One of them is valid: a row of tiles, one patch and one vector.
 std::vector<int64_t> DefaultWinograd(const RuleContext& context) {
   const WinogradContext& c = Of(context);
   const std::vector<Knob> knobs = WinogradKnobs(context);
   std::vector<int64_t> v(kWinogradKnobs), best;
   double least = 0;
-  v[kFirst] = 0;
-  v[kUnroll] = knobs[kUnroll].values.back() >= 2 ? 2 : 1;
-  for (int64_t tile_rows : knobs[kTileRows].values) {
-    for (int64_t rows : knobs[kPatches].values) {
-      for (int64_t vectors : knobs[kFilters].values) {
-        v[kTileRows] = tile_rows, v[kPatches] = rows, v[kFilters] = vectors;
-        if (CheckWinograd(c, v) != Rejection::kNone) continue;
-        const double cycles = EstimateWinograd(c, v).Cycles();
-        if (best.empty() || cycles < least) best = v, least = cycles;
+  std::function<void(size_t)> choose = [&](size_t k) {
+    if (k < kWinogradKnobs) {
+      for (int64_t value : knobs[k].values) {
+        v[k] = value;
+        choose(k + 1);
       }
+      return;
     }
-  }
+    if (CheckWinograd(c, v) != Rejection::kNone) return;
+    const double cycles = EstimateWinograd(c, v).Cycles();
+    if (best.empty() || cycles < least) best = v, least = cycles;
+  };
+  choose(0);
   return best;
 }
 
@@ -155,7 +170,9 @@ class WinogradWriter {
     WHET_RETURN_IF_ERROR(Results());
     WHET_RETURN_IF_ERROR(Products());
     WHET_RETURN_IF_ERROR(Patches());
-    return Parallel(images_, order_[images_.size()], "par");
+    std::vector<std::string> outer = images_;
+    if (v_[kFirst]) outer.push_back(order_[images_.size()]);
+    return Parallel(outer, order_[outer.size()], "par");
   }
 
  private:
