@@ -34,8 +34,10 @@ struct WinogradContext : RuleContext {
     for (int i : sum.images) images *= extent(i);
     for (int i : sum.channels) channels *= extent(i);
     elements = static_cast<double>(images * extent(sum.row) * extent(sum.column));
-    for (const loop::Param& param : program.params)
+    for (const loop::Param& param : program.params) {
+      if (param.buffer == a.weight) continue;
       bytes += static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
+    }
     item = SizeOf(a.anchor->out->dtype);
     lanes = target.Lanes(item);
   }
@@ -43,7 +45,7 @@ struct WinogradContext : RuleContext {
   WindowSum sum;
   int64_t rows = 1, columns = 1;  // of tiles
   int64_t images = 1, channels = 1, filters = 1, lanes = 1, item = 4;
-  double elements = 1, bytes = 0;
+  double elements = 1, bytes = 0;  // `bytes` without the weights
 };
 const WinogradContext& Of(const RuleContext& c) { return static_cast<const WinogradContext&>(c); }
 
@@ -115,11 +117,12 @@ Estimate EstimateWinograd(const RuleContext& context, const std::vector<int64_t>
   e.overhead_cycles = kVector * (in + out) +
                       blocks * groups * d(kPlanes) * row_tiles * (20 + acc + 2 * k / d(v[kUnroll]));
   e.useful_fraction = c.elements / (4 * tiles) * d(c.filters) / (groups * d(v[kFilters] * c.lanes));
-  e.bytes = c.bytes;
+  e.parallel = v[kFirst] ? blocks * groups : blocks;
   const double l1 = d(c.target.l1d_bytes), l2 = d(c.target.l2_bytes), item = d(c.item);
   const double patches = d(kPlanes * block) * k * item;      // of a block
   const double panel = k * d(v[kFilters] * c.lanes) * item;  // weights of a plane for a group
   const double weights = d(kPlanes) * groups * panel;
+  e.bytes = c.bytes + weights;
   const double products = d(kPlanes * block * v[kFilters] * c.lanes) * item;
   // Each group reads all planes, and each tile of a plane its panel, unless L1 keeps it.
   const double panels = panel < l1 / 2 ? 1 : row_tiles;
@@ -165,7 +168,7 @@ class WinogradWriter {
     for (const std::string& b : a_.before) WHET_RETURN_IF_ERROR(Do("inline", {b}));
     WHET_RETURN_IF_ERROR(Weights());
     WHET_RETURN_IF_ERROR(Do("cache_write", {m_, "register", m_ + ".acc", m_ + ".store"}));
-    WHET_RETURN_IF_ERROR(Do("transform_layout", {anchor_, VectorLast()}));
+    WHET_RETURN_IF_ERROR(Do("transform_layout", {results_, VectorLast()}));
     WHET_RETURN_IF_ERROR(Epilogue());
     WHET_RETURN_IF_ERROR(Results());
     WHET_RETURN_IF_ERROR(Products());
@@ -187,12 +190,14 @@ class WinogradWriter {
   Status SplitOff() {
     if (a_.anchor_is_output) {
       final_ = anchor_ + ".store";
-      return Do("cache_write", {anchor_, "register", anchor_ + ".acc", final_});
+      results_ = anchor_ + ".acc";
+      return Do("cache_write", {anchor_, "register", results_, final_});
     }
+    results_ = a_.anchor->out->name;
     final_ = a_.after.back();
     for (size_t i = 0; i + 1 < a_.after.size(); ++i)
       WHET_RETURN_IF_ERROR(Do("inline", {a_.after[i]}));
-    return Do("set_scope", {a_.anchor->out->name, "register"});
+    return Do("set_scope", {results_, "register"});
   }
 
   // The buffer's dimension of filters goes last.
@@ -348,7 +353,7 @@ class WinogradWriter {
   const std::vector<int64_t>& v_;
   const std::string anchor_;
   const std::string u_ = anchor_ + ".u", p_ = anchor_ + ".v", m_ = anchor_ + ".m";
-  std::string final_, inner_;
+  std::string final_, results_, inner_;  // block and buffer of results; the loop of a group
   std::vector<std::string> images_, order_;
 };
 

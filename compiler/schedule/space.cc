@@ -168,7 +168,6 @@ class VariantWalk {
 const std::vector<const Rule*>& Rules() {
   static const std::vector<const Rule*> all = {
       &RuleConv(),
-      // After the direct one, so that it is never the default of a shape.
       &RuleWinograd(),
       &RuleDepthwise(),
       &RulePool(),

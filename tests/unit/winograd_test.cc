@@ -1,10 +1,13 @@
 // The rule of Winograd's convolutions: what it applies to, that its schedules keep the result on
-// small and odd extents, how large errors are, and where infinities go.
+// small and odd extents, how large errors are, where infinities go, and
+// that nothing spills.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
+#include "compiler/codegen/untuned.h"
 #include "compiler/loop/lower.h"
 #include "compiler/schedule/invariants.h"
 #include "tests/unit/conv_program.h"
@@ -92,9 +95,9 @@ TEST(WinogradTest, SmallExtentsKeepTheResult) {
 
 TEST(WinogradTest, TailsOfChannelsBatchesAndTilesKeepTheResult) {
   Rng rng(4);
-  for (const ConvShape& c : {ConvShape{20, 40, 7, 7, 3, 1, 1}, ConvShape{24, 17, 4, 13, 3, 1, 1},
-                             ConvShape{33, 50, 7, 5, 3, 1, 0}, ConvShape{16, 33, 5, 9, 3, 1, 2},
-                             ConvShape{16, 24, 6, 5, 3, 1, 1, 1, 3}}) {
+  for (const ConvShape& c : {ConvShape{20, 34, 7, 7, 3, 1, 1}, ConvShape{17, 17, 4, 13, 3, 1, 1},
+                             ConvShape{18, 20, 7, 5, 3, 1, 0}, ConvShape{16, 17, 3, 9, 3, 1, 2},
+                             ConvShape{16, 16, 6, 5, 3, 1, 1, 1, 3}}) {
     const Program p = ConvProgram(c);
     // Of 16, 8 and 4 lanes.
     for (const Target& target : {Target::Host(), NarrowTarget(), Target()}) {
@@ -102,6 +105,68 @@ TEST(WinogradTest, TailsOfChannelsBatchesAndTilesKeepTheResult) {
       const Space space(p, target);
       ASSERT_GE(Winograd(space), 0);
       ExpectKept(p, space, Drawn(space, target.VectorBits() == 512 ? 2 : 1, rng));
+    }
+  }
+}
+
+// The sum alone, without padding or anything after it.
+Program BareConvProgram(const ConvShape& c) {
+  using expr::Expr;
+  te::Builder b;
+  const auto x = b.Input("x", DType::kF32, {c.n, c.ic, c.h, c.w}, false);
+  const auto w = b.Input("w", DType::kF32, {c.oc, c.ic, 3, 3}, true);
+  const auto out =
+      b.Reduce("out", DType::kF32, {{"n", c.n}, {"oc", c.oc}, {"oh", c.h - 2}, {"ow", c.w - 2}},
+               {{"ic", c.ic}, {"kh", 3}, {"kw", 3}}, te::Reducer::kSum,
+               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 return expr::Load(x, {i[0], r[0], i[2] + r[1], i[3] + r[2]}) *
+                        expr::Load(w, {i[1], r[0], r[1], r[2]});
+               });
+  const auto nhwc = expr::IndexMap::Permutation({0, 2, 3, 1});
+  auto p = loop::FromTe("conv", b.Finish({out}), {nhwc, expr::IndexMap::Identity(4)}, {nhwc});
+  WHET_CHECK(p.ok());
+  return *p;
+}
+
+TEST(WinogradTest, ASumThatIsTheOutputIsKept) {
+  Rng rng(5);
+  for (const ConvShape& c : {ConvShape{17, 24, 6, 7, 3, 1, 0}, ConvShape{16, 16, 4, 4, 3, 1, 0}}) {
+    const Program p = BareConvProgram(c);
+    const Space space(p, Target::Host());
+    ASSERT_GE(Winograd(space), 0);
+    std::vector<Point> points = Drawn(space, 2, rng);
+    points.push_back(Default(space));
+    ExpectKept(p, space, points);
+  }
+}
+
+// An untuned compile has no other to fall back on.
+TEST(WinogradTest, EveryPointHasASchedule) {
+  for (const Program& p :
+       {ConvProgram({16, 24, 7, 12, 3, 1, 1}), BareConvProgram({16, 24, 7, 12})}) {
+    for (const Target& target : {Target::Host(), NarrowTarget()}) {
+      const Space space(p, target);
+      const int variant = Winograd(space);
+      ASSERT_GE(variant, 0);
+      const auto& knobs = space.variants()[static_cast<size_t>(variant)].knobs;
+      Point at{variant, {}};
+      int points = 0;
+      std::function<void()> choose = [&] {
+        if (at.values.size() < knobs.size()) {
+          for (int64_t v : knobs[at.values.size()].values) {
+            at.values.push_back(v);
+            choose();
+            at.values.pop_back();
+          }
+          return;
+        }
+        if (space.Check(at) != Rejection::kNone) return;
+        const auto s = space.Apply(at);
+        EXPECT_TRUE(s.ok()) << s.status();
+        ++points;
+      };
+      choose();
+      EXPECT_GT(points, 50);
     }
   }
 }
@@ -205,6 +270,33 @@ TEST(WinogradTest, AnInfinityReachesTheResultsOfItsTilesAlone) {
         EXPECT_FALSE(std::isfinite(got[i])) << y << ", " << x;
       }
     }
+  }
+}
+
+// Every tile of products that the registers hold, and the transformations around it.
+TEST(WinogradTest, NoTileOfProductsSpills) {
+  for (const Target& target : {Target::Host(), NarrowTarget()}) {
+    const Space space(ConvProgram({32, 64, 14, 14, 3, 1, 1}), target);
+    const int variant = Winograd(space);
+    ASSERT_GE(variant, 0);
+    const auto& knobs = space.variants()[static_cast<size_t>(variant)].knobs;
+    Point p = Default(space);
+    int tiles = 0;
+    for (int64_t rows : knobs[1].values) {
+      for (int64_t vectors : knobs[2].values) {
+        p.values[1] = rows, p.values[2] = vectors;
+        if (rows < 4 || space.Check(p) != Rejection::kNone) continue;
+        auto s = space.Apply(p);
+        ASSERT_TRUE(s.ok()) << s.status();
+        auto built = codegen::BuildCandidate(s->program(), std::string(32, '0'), target);
+        ASSERT_TRUE(built.ok()) << built.status();
+        EXPECT_FALSE(codegen::SpillsInHotLoop(built->stats))
+            << rows << "x" << vectors << " on " << target.ToString() << ": "
+            << codegen::SpillMessage(built->stats);
+        ++tiles;
+      }
+    }
+    EXPECT_GE(tiles, target.VectorRegisters() / 2);
   }
 }
 
