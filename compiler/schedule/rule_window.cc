@@ -17,6 +17,7 @@ constexpr int64_t kMaxBody = 4000;
 // Taps of a window that is unrolled whole. Weights of a larger one do not stay in registers, and
 // LLVM, which takes loads out of the loop over tiles, spills them: 5x5 was up to 1.4 times slower.
 constexpr int64_t kMaxWhole = 9;
+constexpr int64_t kMaxTaps = 8;  // and of the innermost axis of a larger one
 
 // Knob values by position.
 enum { kRows, kVectors, kLanes, kLines, kUnrollWindow, kUnrollChannels, kWalk, kOrder, kKnobs };
@@ -159,13 +160,22 @@ void EstimateTraffic(const WindowContext& c, const std::vector<int64_t>& v, Esti
     room *= std::min(1.0, sets * std::max(1.0, tile * element / kLine) / kWays);
   }
   const double input = c.input_bytes * (held <= room ? 1 : again);
+  // Tiles of all channels, one after the other: what they share lines of is still in the first
+  // cache only when they are small. So do the vectors of one tile.
+  const double span = static_cast<double>((v[kRows] - 1) * c.a.row_stride + c.r.inner_window);
+  const double column = in_lines * span * (v[kOrder] == 1 ? vec : tile) * element;
+  const double spread = tile == vec      ? 1
+                        : v[kOrder] == 1 ? 1 + column / l1
+                                         : 1 + 0.4 * column / room;
   // Weights of all channels between two uses of the same.
+  const double between = c.weight_bytes + (v[kOrder] == 1 ? column : held);
   const double passes =
-      v[kOrder] == 2 ? 1
-                     : c.others / lines *
-                           (v[kOrder] == 1 ? static_cast<double>(CeilDiv(c.rows, v[kRows])) : 1);
-  const double weights = c.weight_bytes * (c.weight_bytes + held > l1 ? passes : 1);
-  e.l2_bytes = input + weights + 2 * c.output_bytes;
+      v[kOrder] == 2 || between <= l1
+          ? 1
+          : c.others / lines *
+                (v[kOrder] == 1 ? static_cast<double>(CeilDiv(c.rows, v[kRows])) : 1);
+  const double weights = c.weight_bytes * passes;
+  e.l2_bytes = input * spread + weights + 2 * c.output_bytes;
   if (c.bytes <= l2) return;
   // Pieces of pixels come in with their neighbours, which are gone before they are wanted.
   double astride = 1;
@@ -195,7 +205,11 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   // What of the last tile is beyond the rows is not computed.
   const double vectors_out = c.others * static_cast<double>(c.rows) * tile_vec * vectors;
   e.accumulators = acc;
-  e.fma_cycles = vectors_out * (k + 2) / 2;
+  // A maximum that keeps NaNs is three operations.
+  const auto reducer = a.anchor->reducer;
+  const bool compares = reducer == loop::Reducer::kMax || reducer == loop::Reducer::kMin;
+  const double operations = compares ? 3 : 1;
+  e.fma_cycles = vectors_out * (k * operations + 2) / 2;
   double loads = 0;  // of a tile
   const double span = (rows - 1) * static_cast<double>(a.row_stride) + kw;
   const double taps = static_cast<double>(Taps(c, v));
@@ -209,7 +223,7 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   }
   e.load_cycles = tiles * (loads + acc) / 2;
   // Sums wait for themselves; those of the pixels that fit the reordering window go on meanwhile.
-  constexpr double kLatency = 4, kWindow = 400;
+  constexpr double kLatency = 4, kWindow = 400, kFrontEnd = 4000;
   const double chains =
       std::max(v[kWalk] == kByPixels ? lines * vectors : acc, kWindow / (1.5 * k));
   e.latency_cycles = vectors_out * k * kLatency / chains;
@@ -218,6 +232,9 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   e.overhead_cycles = tiles * (6 + (taps < k ? 12 + 2 * k / taps : 0));
   // By taps, the loads of a line come in a burst that arithmetic does not hide.
   if (v[kWalk] == kByTaps && v[kUnrollWindow] > 0) e.overhead_cycles += tiles * k / kw * 2;
+  // Long bodies without multiply-adds: the front end is what they wait for.
+  if (!a.weight)
+    e.overhead_cycles += std::max(e.fma_cycles, e.bytes / 40) * acc * taps * operations / kFrontEnd;
   // Between two runs a network's other kernels push the code out of its cache.
   e.overhead_cycles += static_cast<double>(Copies(c, v)) * acc * taps;
   e.useful_fraction =
@@ -227,13 +244,19 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   return e;
 }
 
-// The widest of `values` that divides `extent`, else the widest.
-int64_t Dividing(std::vector<int64_t> values, int64_t extent) {
-  std::sort(values.rbegin(), values.rend());
+// The largest of `values`, which ascend, that divides `extent`, else that fits it; an extent below
+// all of them is taken whole.
+int64_t Dividing(const std::vector<int64_t>& values, int64_t extent) {
+  int64_t best = std::max<int64_t>(extent, 1);
+  bool fits = false, divides = false;
   for (int64_t v : values) {
-    if (extent % v == 0) return v;
+    if (v > extent) break;
+    if (fits && divides && extent % v != 0) continue;
+    best = v;
+    fits = true;
+    divides |= extent % v == 0;
   }
-  return std::min(values.front(), std::max<int64_t>(extent, 1));
+  return fits ? best : std::min(best, values.front());
 }
 
 std::vector<int64_t> DefaultWindow(const RuleContext& context) {
@@ -243,23 +266,32 @@ std::vector<int64_t> DefaultWindow(const RuleContext& context) {
   v[kLanes] = c.lanes;
   if (const int64_t group = c.a.vector_group; group > 0 && group % c.lanes != 0 && c.lanes >= 8)
     v[kLanes] = c.lanes / 2;
-  v[kRows] = Dividing({4, 5, 6, 7, 8}, c.rows);
-  v[kVectors] = std::min<int64_t>(2, vectors);
+  // Channels outside while all fits the second cache, else in the order of memory, in small tiles
+  // of lines that are read from the second cache once less.
+  v[kOrder] = c.bytes <= static_cast<double>(c.target.l2_bytes) && vectors >= 8 ? 2 : 1;
+  const bool small = v[kOrder] == 1 || !c.a.weight;
+  v[kRows] = small                ? Dividing({2, 3, 4}, c.rows)
+             : c.a.row_stride > 1 ? Dividing({4, 5, 6, 7, 8}, c.rows)
+                                  : Dividing({4, 5, 6, 7, 8, 10, 12, 14}, c.rows);
+  v[kVectors] = c.rows <= 1      ? std::min<int64_t>(8, vectors)
+                : v[kOrder] == 1 ? Dividing({1, 2, 3, 4}, vectors)
+                                 : std::min<int64_t>(2, vectors);
   if (const int64_t group = c.a.vector_group; group > 0) {
     const int64_t tile = v[kVectors] * v[kLanes];
     if (group % tile != 0 && tile % group != 0) v[kVectors] = 1;
   }
-  v[kLines] = v[kUnrollChannels] = 1;
-  v[kUnrollWindow] = c.r.window == 1           ? 0
-                     : c.r.window <= kMaxWhole ? 2
-                     : c.r.inner_window <= 8   ? 1
-                                               : 0;
+  v[kUnrollWindow] = c.r.window == 1                ? 0
+                     : c.r.window <= kMaxWhole      ? 2
+                     : c.r.inner_window <= kMaxTaps ? 1
+                                                    : 0;
   v[kWalk] = c.r.window > c.r.inner_window && v[kUnrollWindow] == 2 ? kByPixels : kByTaps;
-  // Channels outside while all fits the second cache, else in the order of memory.
-  v[kOrder] = c.bytes <= static_cast<double>(c.target.l2_bytes) && vectors >= 8 ? 2 : 1;
+  v[kLines] = v[kWalk] == kByPixels && v[kOrder] == 1 && c.Lines() > 1 ? 2 : 1;
+  v[kUnrollChannels] = 1;
   for (;;) {
     if (CheckWindow(context, v) == Rejection::kNone) return v;
-    if (v[kWalk] == kByPixels) {
+    if (v[kLines] > 1) {
+      v[kLines] = 1;
+    } else if (v[kWalk] == kByPixels) {
       v[kWalk] = kByTaps;
     } else if (v[kRows] > 1) {
       v[kRows] = std::max<int64_t>(1, v[kRows] / 2);
