@@ -18,7 +18,10 @@ constexpr int64_t kQuickTrials = 32, kFullTrials = 256;  // per task
 class TuneVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
-    flags.Positional("MODEL", &model_.options.model, "an ONNX or TFLite model").Reads();
+    flags
+        .Positional("MODEL", &model_.options.model,
+                    "an ONNX or TFLite model, or a file of workloads as a tuning log has them")
+        .Reads();
     model_.Declare(flags);
     flags
         .Add("--trials", &options_.trials,

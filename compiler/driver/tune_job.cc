@@ -16,6 +16,10 @@
 #include "compiler/driver/local_servers.h"
 #include "compiler/driver/names.h"
 #include "compiler/driver/plan.h"
+#include "compiler/driver/prepare.h"
+#include "compiler/frontend/model_file.h"
+#include "compiler/ops/catalog.h"
+#include "compiler/support/env.h"
 
 namespace whet::driver {
 namespace {
@@ -50,6 +54,31 @@ v1::JobSpec SpecOf(const TuneOptions& o, const TuningTasks& tasks) {
     }
   }
   return spec;
+}
+
+constexpr std::string_view kWorkloadHead = "whet-workload ";  // each one's first line begins so
+constexpr size_t kMaxWorkloadsBytes = 16 << 20;
+
+// A file of workloads one after the other, as tests and benches have them, in place of a model.
+StatusOr<std::vector<TaskInfo>> ReadWorkloads(const std::string& path) {
+  WHET_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxWorkloadsBytes));
+  std::vector<fusion::Task> tasks;
+  const std::string next = "\n" + std::string(kWorkloadHead);
+  int number = 0;
+  for (size_t at = 0; at < text.size();) {
+    ++number;
+    const size_t found = text.find(next, at);
+    const size_t end = found == std::string::npos ? text.size() : found + 1;
+    StatusOr<fusion::Workload> w =
+        fusion::Workload::Parse(std::string_view(text).substr(at, end - at), ops::Catalog());
+    if (!w.ok()) return Annotate(w.status(), fmt::format("workload {} of '{}'", number, path));
+    const Fingerprint print = w->fingerprint();
+    const bool known = std::any_of(tasks.begin(), tasks.end(),
+                                   [&](const fusion::Task& t) { return t.fingerprint == print; });
+    if (!known) tasks.push_back({*w, print, 1, w->Title()});
+    at = end;
+  }
+  return DescribeTasks(tasks, {});
 }
 
 // Cancels the job when the first signal comes, from a thread of its own while the main thread waits
@@ -131,7 +160,15 @@ StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& o) {
     return InvalidArgument("--tasks '{}' is not a regular expression: {}", o.task_pattern,
                            e.what());
   }
-  WHET_ASSIGN_OR_RETURN(const Alternatives all, ListAlternatives(o.model, o.alternatives));
+  Alternatives all;
+  if (frontend::ReadHead(o.model.model, kWorkloadHead.size()) == kWorkloadHead) {
+    if (o.alternatives)
+      return InvalidArgument("--alternatives is for models; '{}' is a list of workloads",
+                             o.model.model);
+    WHET_ASSIGN_OR_RETURN(all.tasks, ReadWorkloads(o.model.model));
+  } else {
+    WHET_ASSIGN_OR_RETURN(all, ListAlternatives(o.model, o.alternatives));
+  }
   TuningTasks found;
   std::set<Fingerprint> known;
   for (const TaskInfo& t : all.tasks) {

@@ -1,4 +1,5 @@
-// One tuning job from the client's side: cut the model into tasks, submit them, watch, cancel on
+// One tuning job from the client's side: cut the model into tasks (or take a file of workloads as
+// they are), submit them, watch, cancel on
 // Ctrl-C. Shared by `whet tune` and the demo. Main thread only.
 #pragma once
 #include <nlohmann/json_fwd.hpp>

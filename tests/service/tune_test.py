@@ -32,6 +32,18 @@ class TuneTest(CliCase):
         self.wait_until(lambda: self.trials() > 0, 60)
         return started
 
+    def test_workloads_are_tuned_as_they_are(self):
+        text = ''.join(f'whet-workload 1\ninput f32[{n},16]\nop Relu.1(0)\noutput 1 f32[{n},16]\n' for n in (8, 24, 8))
+        report = self.tune(self.path('some.txt', text.encode()), '--trials', '4')
+        self.assertEqual(len(report['tasks']), 2)
+        self.assertTrue(all(t['default_ms'] > 0 for t in report['tasks']), report)
+        bad = self.run_whet('tune', self.path('bad.txt', (text + 'whet-workload 1\nop\n').encode()), '--db', 'tuning.db')
+        self.assertEqual(bad.returncode, 2)
+        self.assertIn("workload 4 of '", bad.stderr)
+        alternatives = self.run_whet('tune', 'some.txt', '--db', 'tuning.db', '--alternatives')
+        self.assertEqual(alternatives.returncode, 2)
+        self.assertIn('is a list of workloads', alternatives.stderr)
+
     def test_a_log_is_topped_up_repeats_no_trial_and_gives_the_same_bytes(self):
         net = self.path('net.onnx', conv_model())
         first = self.tune(net, '--trials', '9')
