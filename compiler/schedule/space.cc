@@ -70,7 +70,7 @@ constexpr int kStarts = 6;
 // Of the time, per instruction of the body: between estimates that hardly differ the smaller code
 // is better, since it compiles faster and is kinder to the instruction cache, which rules do not
 // count.
-constexpr double kCodeCost = 1.0 / 25'000;
+constexpr double kCodeCost = 1.0 / 15'000;
 
 class VariantWalk {
  public:

@@ -7,6 +7,11 @@
 //   --point 'NAME=V NAME=V...'   only this point (with --rule, unless the first rule is meant)
 //   --target TEXT as `whet doctor` prints it (default: the host)
 //   --trace       print the schedule of the default
+//   --verdict     is the estimate good enough? Of each case (default: one of each class of
+//   operators)
+//                 the best of the prior's best 16 against the best of --random N valid points of
+//                 all rules (500 is what it is meant for: eight minutes on one core): 0.92 is
+//                 asked. Ends with 1 where less is reached
 // Prints a line per point, then one JSON object per case: default and best microseconds, the best
 // point, where the prior ranked it, build times, failures.
 #include <algorithm>
@@ -83,7 +88,7 @@ struct Options {
   size_t top = 8, random = 8;
   std::string rule, point;
   Target target = Target::Host();
-  bool trace = false;
+  bool trace = false, verdict = false;
 };
 
 struct Ranked {
@@ -219,6 +224,79 @@ int Bench(const std::string& name, const Options& o) {
   return 0;
 }
 
+// One of each class of operators.
+const char* const kClasses[] = {"gemm 512 512 512",
+                                "gemm 128 3072 768",
+                                "gemm_bias 1 1000 2048",
+                                "bmm 12 128 128 64",
+                                "conv 64 64 56 56 3 1 1",
+                                "conv 256 256 14 14 3 1 1",
+                                "conv 64 256 56 56 1 1 0",
+                                "conv 512 2048 7 7 1 1 0",
+                                "conv 3 64 224 224 7 2 3",
+                                "depthwise 144 56 56 3 2 1",
+                                "depthwise 384 14 14 3 1 1",
+                                "maxpool 64 112 112 3 2 1",
+                                "avgpool 2048 7 7 7 1 0",
+                                "softmax 1536 128",
+                                "layernorm 128 768",
+                                "gelu 128 3072",
+                                "add 1024 1024",
+                                "transpose 768 768"};
+
+// The times of two points in turn: the median of their ratios, which a machine that changes its
+// clock cannot move.
+double RatioInTurn(const schedule::Space& space, const Target& t, const schedule::Point& a,
+                   const schedule::Point& b) {
+  std::vector<double> ratios;
+  double ignored = 0;
+  for (int round = 0; round < 7; ++round) {
+    const auto first = space.Apply(a), second = space.Apply(b);
+    if (!first.ok() || !second.ok()) return 0;
+    const double x = Time(*first, t, &ignored, &ignored), y = Time(*second, t, &ignored, &ignored);
+    if (x > 0 && y > 0) ratios.push_back(x / y);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  return ratios.empty() ? 0 : ratios[ratios.size() / 2];
+}
+
+int Verdict(const std::string& name, const Options& o) {
+  constexpr size_t kTop = 16;
+  constexpr double kAsked = 0.92;
+  const auto workload = bench::CaseWorkload(name);
+  if (!workload.ok()) return std::fprintf(stderr, "%s\n", Message(workload.status()).c_str()), 2;
+  auto opened = task::OpenWorkload(workload->ToString());
+  if (!opened.ok()) return std::fprintf(stderr, "%s\n", Message(opened.status()).c_str()), 2;
+  const auto t0 = Clock::now();
+  const schedule::Space space(opened->program, o.target);
+  std::vector<schedule::Point> all;
+  for (const Ranked& r : RankedPoints(space, o.rule)) all.push_back(r.point);
+  std::vector<schedule::Point> top = space.Ranked(kTop), random;
+  Rng rng(1);
+  for (size_t i = 0; i < o.random; ++i)
+    random.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
+  const auto best_of = [&](const std::vector<schedule::Point>& points, schedule::Point& best) {
+    double least = 1e30, build = 0, spills = 0;
+    for (const schedule::Point& p : points) {
+      const auto s = space.Apply(p);
+      const double us = s.ok() ? Time(*s, o.target, &build, &spills) : -1;
+      if (us > 0 && us < least) least = us, best = p;
+    }
+    return least;
+  };
+  schedule::Point best_top = top[0], best_random = all[0];
+  const double top_us = best_of(top, best_top), random_us = best_of(random, best_random);
+  const double reached =
+      best_top == best_random ? 1 : RatioInTurn(space, o.target, best_random, best_top);
+  std::printf(
+      "%-28s %5zu points  prior's 16 %9.1f us  random %9.1f us  reached %.3f %s  (%.0f s)\n"
+      "    prior's: %s\n    random:  %s\n",
+      name.c_str(), all.size(), top_us, random_us, reached, reached >= kAsked ? "ok" : "TOO LITTLE",
+      Us(t0, Clock::now()) / 1e6, Text(space, best_top).c_str(), Text(space, best_random).c_str());
+  std::fflush(stdout);
+  return reached >= kAsked ? 0 : 1;
+}
+
 int Main(int argc, char** argv) {
   Options o;
   std::vector<std::string> cases;
@@ -235,6 +313,8 @@ int Main(int argc, char** argv) {
       o.point = value();
     } else if (a == "--trace") {
       o.trace = true;
+    } else if (a == "--verdict") {
+      o.verdict = true;
     } else if (a == "--target") {
       auto t = Target::Parse(value());
       if (!t.ok()) return std::fprintf(stderr, "%s\n", Message(t.status()).c_str()), 2;
@@ -243,12 +323,13 @@ int Main(int argc, char** argv) {
       cases.push_back(a);
     }
   }
+  if (o.verdict && cases.empty()) cases.assign(std::begin(kClasses), std::end(kClasses));
   if (cases.empty())
     return std::fprintf(stderr, "usage: %s [OPTION...] 'CASE'...; see space_bench.cc\n", argv[0]),
            2;
   if (!codegen::WarmUp(o.target).ok()) return 1;
   int rc = 0;
-  for (const std::string& c : cases) rc = std::max(rc, Bench(c, o));
+  for (const std::string& c : cases) rc = std::max(rc, o.verdict ? Verdict(c, o) : Bench(c, o));
   return rc;
 }
 
