@@ -70,15 +70,16 @@ class PhaseEmitter {
   }
 
  private:
-  struct Scope {
-    llvm::Instruction* address_end;  // derived addresses of this level are inserted before it
-    std::map<std::string, Value*> cache;
-  };
   struct Variable {
     Value* value = nullptr;  // null: a constant, or the lanes of the vectorized loop
     int64_t constant = 0;
     bool lanes = false;
     size_t scope = 0;
+  };
+  struct Scope {
+    llvm::Instruction* address_end;  // derived addresses of this level are inserted before it
+    std::map<std::string, Value*> cache;
+    std::map<std::string, Variable> derived;  // quotients and rests of this level's variables
   };
 
   void Fail(Status s) {
@@ -244,6 +245,7 @@ class PhaseEmitter {
       flat = expr::Add(flat, expr::ToLinear(expr::Simplify(indices[d], bounds_)), stride);
       stride *= buffer.shape[d];
     }
+    flat = expr::JoinDivMod(flat);
     Address a;
     a.constant = flat.constant;
     std::vector<std::pair<Value*, int64_t>> lane_parts;
@@ -265,6 +267,10 @@ class PhaseEmitter {
         }
         continue;
       }
+      if (const Variable* v = Derived(atom)) {
+        a.terms.emplace_back(v, c);
+        continue;
+      }
       Value* v = EmitExpr(atom);
       if (!status_.ok()) return a;
       (v->getType()->isVectorTy() ? lane_parts : a.computed).emplace_back(v, c);
@@ -283,6 +289,34 @@ class PhaseEmitter {
     for (const auto& [v, c] : a.computed)
       a.key += fmt::format("!{}*{};", static_cast<const void*>(v), c);
     return a;
+  }
+
+  // What is computed from loop variables alone, as a tile's number in a fused loop is, is one more
+  // variable of the innermost of their levels; null for anything else.
+  const Variable* Derived(const Expr& atom) {
+    size_t level = 0;
+    bool known = atom->dtype == DType::kI64, varies = false;
+    std::string key = expr::ToString(atom);
+    expr::Visit(atom, [&](const expr::ExprNode& n) {
+      known &= n.kind == Kind::kBinary || n.kind == Kind::kInt || n.kind == Kind::kVar;
+      if (n.kind != Kind::kVar) return;
+      const auto it = vars_.find(&n);
+      known &= it != vars_.end() && it->second.value != nullptr;
+      if (!known) return;
+      varies = true;
+      level = std::max(level, it->second.scope);
+      key += fmt::format(";{}", static_cast<const void*>(it->second.value));
+    });
+    if (!known || !varies) return nullptr;
+    auto& derived = scopes_[level].derived;
+    if (auto it = derived.find(key); it != derived.end()) return &it->second;
+    llvm::IRBuilder<>::InsertPointGuard guard(b_);
+    b_.SetInsertPoint(scopes_[level].address_end);
+    std::map<Expr, Value*> here;  // what has a value further down has none here
+    std::swap(shared_, here);
+    Value* v = EmitExpr(atom);
+    std::swap(shared_, here);
+    return &(derived[key] = Variable{v, 0, false, level});
   }
 
   // Buffer start plus the first `n` variable terms, cached at the loop level of the last of them.

@@ -315,6 +315,29 @@ class Simplifier {
 
 }  // namespace
 
+// The simplifier takes common factors out of a quotient, not out of its rest: x // n may stand
+// there as y // m with n == g*m and x == g*y + r, 0 <= r < g.
+Linear JoinDivMod(const Linear& l) {
+  auto is = [](const Expr& e, BinaryOp op) {
+    return e->kind == Kind::kBinary && e->binary == op && e->args[1]->kind == Kind::kInt &&
+           e->args[1]->int_value > 0;
+  };
+  for (const auto& [quotient, scaled] : l.terms) {
+    if (!is(quotient, BinaryOp::kFloorDiv)) continue;
+    for (const auto& [rest, c] : l.terms) {
+      if (!is(rest, BinaryOp::kFloorMod)) continue;
+      const int64_t n = rest->args[1]->int_value, m = quotient->args[1]->int_value;
+      if (n % m != 0 || MulAdd(0, c, n) != scaled) continue;
+      const Linear x = ToLinear(rest->args[0]);
+      const Linear left = Add(x, ToLinear(quotient->args[0]), -(n / m));
+      if (!left.terms.empty() || left.constant < 0 || left.constant >= n / m) continue;
+      Linear r = Add(Add(l, Linear{0, {{quotient, scaled}}}, -1), Linear{0, {{rest, c}}}, -1);
+      return JoinDivMod(Add(r, x, c));
+    }
+  }
+  return l;
+}
+
 Expr Simplify(const Expr& e, const Bounds& bounds) { return e ? Simplifier(bounds).Run(e) : e; }
 
 }  // namespace whet::expr

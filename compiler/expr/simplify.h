@@ -41,6 +41,8 @@ struct Linear {
 };
 Linear ToLinear(const Expr& e);
 Linear Add(const Linear& a, const Linear& b, int64_t scale_b = 1);
+// c*n * (x // n) + c * (x % n) becomes c * x.
+Linear JoinDivMod(const Linear& l);
 
 Expr Simplify(const Expr& e, const Bounds& bounds);
 

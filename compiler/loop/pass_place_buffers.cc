@@ -12,6 +12,9 @@ namespace {
 struct Access {
   std::vector<Expr> indices;
   std::vector<const ForNode*> loops;
+  // Of a store: whether it adds to what is there, and under which conditions it is run.
+  bool accumulates = false;
+  std::vector<Expr> conditions;
 };
 
 class Collector {
@@ -32,28 +35,53 @@ class Collector {
       for (const Stmt& item : seq->items) Visit(item);
     } else if (const auto* c = As<IfNode>(s)) {
       AddLoads(c->cond);
+      conditions_.push_back(c->cond);
       Visit(c->body);
+      conditions_.pop_back();
     } else if (const auto* st = As<StoreNode>(s)) {
-      if (st->out == buffer_) found_.push_back({st->indices, loops_});
+      const size_t before = found_.size();
       AddLoads(st->value);
+      if (st->out == buffer_)
+        found_.push_back({st->indices, loops_, found_.size() > before, conditions_});
     }
   }
   void AddLoads(const Expr& e) {
     for (const auto* l : Loads(e)) {
-      if (l->buffer == buffer_) found_.push_back({l->args, loops_});
+      if (l->buffer == buffer_) found_.push_back({l->args, loops_, false, {}});
     }
   }
   Buffer buffer_;
   std::vector<const ForNode*> loops_;
+  std::vector<Expr> conditions_;
   std::vector<Access> found_;
 };
 
+// A sum that goes on from one iteration of a loop to the next: it starts only in some of them, and
+// its place does not move with the loop.
+bool Carries(const ForNode& f, const std::vector<Access>& accesses) {
+  bool sums = false, starts_in_some = false;
+  for (const Access& a : accesses) {
+    if (a.accumulates) {
+      sums |= std::none_of(a.indices.begin(), a.indices.end(),
+                           [&](const Expr& e) { return expr::Uses(e, f.var); });
+    } else {
+      starts_in_some |= std::any_of(a.conditions.begin(), a.conditions.end(),
+                                    [&](const Expr& e) { return expr::Uses(e, f.var); });
+    }
+  }
+  return sums && starts_in_some;
+}
+
+// How many of the outer loops all accesses share and give each iteration its own values.
 size_t CommonDepth(const std::vector<Access>& accesses) {
   size_t depth = accesses[0].loops.size();
   for (const Access& a : accesses) {
     size_t d = 0;
     while (d < depth && d < a.loops.size() && a.loops[d] == accesses[0].loops[d]) ++d;
     depth = d;
+  }
+  for (size_t d = 0; d < depth; ++d) {
+    if (Carries(*accesses[0].loops[d], accesses)) return d;
   }
   return depth;
 }

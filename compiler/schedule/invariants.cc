@@ -30,6 +30,18 @@ class Knowledge {
     }
   }
 
+  // Only iterations in which this holds count: sums that it cuts do not reach as far.
+  void Assume(const Expr& predicate) {
+    if (!predicate || predicate->kind != expr::Kind::kBinary) return;
+    if (predicate->binary == expr::BinaryOp::kAnd) {
+      Assume(predicate->args[0]);
+      return Assume(predicate->args[1]);
+    }
+    if (predicate->binary != expr::BinaryOp::kLt) return;
+    cuts_.push_back(
+        expr::ToLinear(expr::Simplify(predicate->args[0] - predicate->args[1], bounds_)));
+  }
+
   void Learn(const Expr& e) { forms_.push_back(expr::ToLinear(expr::Simplify(e, bounds_))); }
 
   bool All() {
@@ -75,11 +87,18 @@ class Knowledge {
     std::stable_sort(open.begin(), open.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<__int128> reach = {0};
-    for (const auto& [c, atom] : open) {
+    __int128 least = 0;
+    for (size_t i = 0; i < open.size(); ++i) {
+      const auto& [c, atom] = open[i];
       const auto range = bounds_.Of(atom);
       if (!range) return false;
+      least += static_cast<__int128>(c) * range->lo;
       reach.push_back(reach.back() +
                       static_cast<__int128>(c) * (static_cast<__int128>(range->hi) - range->lo));
+      for (const expr::Linear& cut : cuts_) {
+        if (Begins(form, open, i + 1, cut))
+          reach.back() = std::min(reach.back(), -1 - static_cast<__int128>(cut.constant) - least);
+      }
     }
     bool learned = false;
     for (size_t i = open.size(); i-- > 0;) {
@@ -88,6 +107,21 @@ class Knowledge {
       learned = true;
     }
     return learned;
+  }
+
+  // Whether the first `n` of `open` are the terms of `cut`, each added.
+  static bool Begins(const expr::Linear& form, const std::vector<std::pair<int64_t, Expr>>& open,
+                     size_t n, const expr::Linear& cut) {
+    if (cut.terms.size() != n) return false;
+    for (size_t i = 0; i < n; ++i) {
+      auto has = [&](const expr::Linear& l) {
+        return std::any_of(l.terms.begin(), l.terms.end(), [&](const auto& t) {
+          return t.second == open[i].first && expr::Same(t.first, open[i].second);
+        });
+      };
+      if (!has(cut) || !has(form)) return false;
+    }
+    return true;
   }
 
   void Know(const Expr& atom) {
@@ -107,7 +141,7 @@ class Knowledge {
   const expr::Bounds& bounds_;
   std::vector<const ExprNode*> unknown_;
   std::vector<Expr> known_;
-  std::vector<expr::Linear> forms_;
+  std::vector<expr::Linear> forms_, cuts_;
 };
 
 class Sizes {
@@ -218,6 +252,7 @@ Status CheckIndependent(const loop::Program& p, const std::vector<BlockSite>& si
   expr::Substitution bind;
   for (size_t i = 0; i < b.iters.size(); ++i) bind.Add(b.iters[i].var, b.bindings[i]);
   Knowledge known(unknown, bounds);
+  known.Assume(b.predicate);
   for (const Expr& e : b.out_indices) known.Learn(Substitute(e, bind));
   if (!known.Tells(f->var)) {
     return FailedPrecondition(
@@ -280,6 +315,15 @@ bool Determine(const std::vector<Expr>& indices, const std::vector<expr::Var>& u
   return k.All();
 }
 
+// The predicate lets a block run in one iteration of a loop only.
+static bool OnlyAt(const Expr& predicate, const expr::Var& v) {
+  if (!predicate || predicate->kind != expr::Kind::kBinary) return false;
+  if (predicate->binary == expr::BinaryOp::kAnd)
+    return OnlyAt(predicate->args[0], v) || OnlyAt(predicate->args[1], v);
+  return predicate->binary == expr::BinaryOp::kEq && predicate->args[0] == v &&
+         predicate->args[1]->kind == expr::Kind::kInt;
+}
+
 bool OncePerElement(const BlockSite& site, size_t first_loop) {
   const loop::BlockNode& b = *site.block;
   expr::Bounds bounds;
@@ -290,14 +334,29 @@ bool OncePerElement(const BlockSite& site, size_t first_loop) {
     bool reduced = false;
     for (size_t i = 0; i < b.iters.size(); ++i)
       reduced |= b.iters[i].reduce && expr::Uses(b.bindings[i], f->var);
-    if (l >= first_loop && !reduced) unknown.push_back(f->var);
+    if (l >= first_loop && !reduced && !OnlyAt(b.predicate, f->var)) unknown.push_back(f->var);
   }
   if (unknown.empty()) return true;
   expr::Substitution bind;
-  std::vector<Expr> indices;
   for (size_t i = 0; i < b.iters.size(); ++i) bind.Add(b.iters[i].var, b.bindings[i]);
-  for (const Expr& e : b.out_indices) indices.push_back(Substitute(e, bind));
-  return Determine(indices, unknown, bounds);
+  Knowledge known(unknown, bounds);
+  known.Assume(b.predicate);
+  for (const Expr& e : b.out_indices) known.Learn(Substitute(e, bind));
+  return known.All();
+}
+
+bool OncePerIteration(const BlockSite& site) {
+  const loop::BlockNode& b = *site.block;
+  expr::Bounds bounds;
+  std::vector<expr::Var> unknown;
+  for (const ForNode* f : site.loops) {
+    bounds.Set(f->var, {f->begin, f->begin + f->extent - 1});
+    if (!OnlyAt(b.predicate, f->var)) unknown.push_back(f->var);
+  }
+  Knowledge known(unknown, bounds);
+  known.Assume(b.predicate);
+  for (const Expr& e : b.bindings) known.Learn(e);
+  return known.All();
 }
 
 bool WritesOutputOnce(const loop::Program& p) {

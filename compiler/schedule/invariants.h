@@ -25,6 +25,9 @@ bool Determine(const std::vector<expr::Expr>& indices, const std::vector<expr::V
 // standing still.
 bool OncePerElement(const loop::BlockSite& site, size_t first_loop);
 
+// Whether no iteration of a block's own axes, the reduced ones too, is run twice.
+bool OncePerIteration(const loop::BlockSite& site);
+
 // Whether each element of the program's only output is written once. Then the output may have the
 // bytes of an input of which each element goes into the element at the same place alone: whatever
 // is loaded from there is loaded before that place is written. False also when in doubt.

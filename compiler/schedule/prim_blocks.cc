@@ -208,7 +208,7 @@ Status StartFrom(Program& p, const std::vector<std::string>& args) {
 const Primitive kStartFrom = {"start_from", 1, "start_from BLOCK CONSUMER", 2, 2, StartFrom};
 
 // decompose_reduction BLOCK LOOP: the initial value is written by a block BLOCK.init just before
-// LOOP, which must hold every loop the reduction runs over.
+// LOOP. Where loops outside of LOOP are reduced too, only in the first iteration of those.
 Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   const BlockNode& b = *site.block;
@@ -216,15 +216,22 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* at, NeedLoop(p, args[1]));
   bool below = false;
   std::vector<const ForNode*> inner;
-  for (const ForNode* f : site.loops) {
+  size_t first = site.loops.size();  // from here on an element is visited once per step
+  Expr when;
+  for (size_t l = 0; l < site.loops.size(); ++l) {
+    const ForNode* f = site.loops[l];
     below |= f == at;
     if (below) inner.push_back(f);
+    if (below) first = std::min(first, l);
+    bool reduced = false, spatial = false;
     for (size_t i = 0; !below && i < b.iters.size(); ++i) {
-      if (b.iters[i].reduce && expr::Uses(b.bindings[i], f->var)) {
-        return FailedPrecondition("the reduction also runs over '{}', outside of '{}'",
-                                  f->var->name, args[1]);
-      }
+      if (expr::Uses(b.bindings[i], f->var)) (b.iters[i].reduce ? reduced : spatial) = true;
     }
+    if (!reduced || f->extent == 1) continue;
+    if (spatial) return FailedPrecondition("loop '{}' is both spatial and reduced", f->var->name);
+    first = std::min(first, l);
+    const Expr at_begin = expr::Eq(f->var, expr::Int(f->begin));
+    when = when ? expr::And(when, at_begin) : at_begin;
   }
   if (!below) return FailedPrecondition("it is not inside loop '{}'", args[1]);
   BlockFields init;
@@ -257,7 +264,7 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
   init.value = Substitute(b.init, iters);
   // In a loop that computes an element again (compute_at put the block there) the sum would not
   // start again.
-  if (!OncePerElement(site, site.loops.size() - inner.size())) {
+  if (!OncePerElement(site, first)) {
     return FailedPrecondition(
         "an element of '{}' is computed in several iterations of loops inside '{}'", b.out->name,
         args[1]);
@@ -272,6 +279,7 @@ Status DecomposeReduction(Program& p, const std::vector<std::string>& args) {
     }
     init.predicate = Substitute(init.predicate, rename);
   }
+  if (when) init.predicate = init.predicate ? expr::And(when, init.predicate) : when;
   Stmt nest = loop::MakeBlock(std::move(init));
   for (size_t i = kept.size(); i-- > 0;) {
     nest = loop::MakeFor(rename.pairs[i].second, kept[i]->begin, kept[i]->extent, kept[i]->for_kind,
@@ -315,8 +323,15 @@ Status TransformLayout(Program& p, const std::vector<std::string>& args) {
     return InvalidArgument("the map takes {} elements to {}", b->num_elements(),
                            to->num_elements());
   }
-  p.body =
-      loop::ReplaceBuffer(p.body, b, to, [&](const std::vector<Expr>& i) { return map.Apply(i); });
+  p.body = loop::ReplaceBuffer(p.body, b, to, [&](const std::vector<Expr>& i) {
+    std::vector<Expr> moved = map.Apply(i);
+    // What two indices told together may be told by one: then it is an axis of the block.
+    for (Expr& e : moved) {
+      const expr::Linear whole = expr::JoinDivMod(expr::ToLinear(e));
+      if (whole.terms.size() < expr::ToLinear(e).terms.size()) e = whole.ToExpr();
+    }
+    return moved;
+  });
   std::replace(p.intermediates.begin(), p.intermediates.end(), b, to);
   return OkStatus();
 }

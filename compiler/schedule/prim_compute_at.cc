@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "compiler/loop/lower.h"
+#include "compiler/schedule/invariants.h"
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/primitives.h"
 
@@ -10,7 +11,6 @@ namespace whet::schedule {
 namespace {
 
 using expr::Expr;
-using expr::ExprNode;
 using loop::DimRange;
 using loop::LoopRanges;
 
@@ -86,63 +86,62 @@ Status ComputeAt(Program& p, const std::vector<std::string>& args) {
 }
 const Primitive kComputeAt = {"compute_at", 1, "compute_at BLOCK LOOP", 2, 2, ComputeAt};
 
-// Terms of a producer's predicate that say which of its inner iterations are made, where one loop
-// alone tells the index along a dimension, rest + loop: what the consumer's iteration along it says
-// takes the loop's place.
-struct PartlyMade {
-  Expr term, rest;
-  expr::Var loop;
-  int iter = -1;  // of the consumer
-};
-
-void CollectPartlyMade(const BlockNode& b, const ExprNode& load, const BlockSite& w,
-                       const ForNode* at, const LoopRanges& ranges, std::vector<PartlyMade>& made) {
-  std::vector<Expr> terms;
-  // Loops that run once become their number.
-  if (w.block->predicate) loop::Conjuncts(expr::Simplify(w.block->predicate, ranges.all), terms);
-  const auto first = std::find(w.loops.begin(), w.loops.end(), at) + 1;
-  for (size_t d = 0; d < load.args.size(); ++d) {
-    const expr::Linear index =
-        expr::ToLinear(expr::Simplify(BindIters(w, w.block->out_indices[d]), ranges.all));
-    const ForNode* along = nullptr;
-    int inner = 0;
-    for (auto f = first; f != w.loops.end(); ++f) {
-      if (!expr::Uses(index.ToExpr(), (*f)->var)) continue;
-      ++inner;
-      if (index.CoefficientOf((*f)->var) == 1) along = *f;
-    }
-    if (inner != 1 || !along) continue;
-    for (size_t i = 0; i < b.iters.size(); ++i) {
-      if (!(b.iters[i].var == load.args[d])) continue;
-      for (const Expr& t : terms) {
-        const bool others = std::any_of(first, w.loops.end(), [&](const ForNode* f) {
-          return f != along && expr::Uses(t, f->var);
-        });
-        if (others || !expr::Uses(t, along->var)) continue;
-        const Expr rest = expr::Add(index, expr::ToLinear(along->var), -1).ToExpr();
-        made.push_back({t, rest, along->var, static_cast<int>(i)});
-      }
-    }
-  }
-}
-
-// All of a reduction happens inside one iteration of `at`.
-Status NeedFinished(const BlockSite& w, const ForNode* at) {
-  for (const ForNode* f : w.loops) {
-    for (size_t i = 0; i < w.block->iters.size(); ++i) {
-      if (w.block->iters[i].reduce && f->extent > 1 && expr::Uses(w.block->bindings[i], f->var)) {
+// A reduction that goes on outside of `at` is finished in the last iteration of its loops there:
+// adds that condition. Refuses where an element is visited in several iterations of other loops.
+Status AddFinished(const BlockSite& w, const ForNode* at, std::vector<Expr>& when) {
+  size_t first = w.loops.size();
+  for (size_t l = 0; l < w.loops.size(); ++l) {
+    const ForNode* f = w.loops[l];
+    bool reduced = false;
+    for (size_t i = 0; i < w.block->iters.size(); ++i)
+      reduced |= w.block->iters[i].reduce && expr::Uses(w.block->bindings[i], f->var);
+    if (reduced && f->extent > 1) {
+      if (w.block->predicate && expr::Uses(w.block->predicate, f->var))
         return FailedPrecondition("block '{}' is still reducing over '{}' there", w.block->name,
                                   f->var->name);
-      }
+      first = std::min(first, l);
+      loop::Conjuncts(expr::Eq(f->var, expr::Int(f->begin + f->extent - 1)), when);
     }
     if (f == at) break;
   }
+  if (!OncePerElement(w, first))
+    return FailedPrecondition("elements of '{}' are visited again after loop '{}'",
+                              w.block->out->name, w.loops[first]->var->name);
   return OkStatus();
 }
 
+// What an index of a buffer is in one iteration of the fixed loops: `fixed` + `inner`, the latter
+// in loops below; a consumer's axis takes these values.
+struct Place {
+  expr::Linear fixed, inner;
+  int64_t dim = 0;
+  int axis = -1;
+};
+
+void SplitInner(const Expr& e, const LoopRanges& ranges, expr::Linear* fixed, expr::Linear* inner) {
+  const expr::Linear all = expr::ToLinear(expr::Simplify(e, ranges.all));
+  fixed->constant = all.constant;
+  for (const auto& term : all.terms) {
+    bool below = false;
+    expr::Visit(term.first, [&](const expr::ExprNode& n) {
+      below |= n.kind == expr::Kind::kVar && ranges.inner.Find(&n);
+    });
+    (below ? inner : fixed)->terms.push_back(term);
+  }
+}
+
+// A part of a producer's predicate that the consumer has to repeat for its own axis: `difference` <
+// 0 (or <= 0) cuts the values of `axis` at less than the buffer's dimension.
+struct Cut {
+  expr::BinaryOp op;
+  expr::Linear fixed;  // of the difference, with the axis' fixed part taken off
+  int axis = -1;
+};
+
 // In which iterations of the fixed loops `w` makes anything at all: its predicate with the inner
 // loops' part at its least.
-StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges) {
+StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges,
+                        const std::vector<Place>& places, std::vector<Cut>& cuts) {
   std::vector<Expr> terms, kept;
   loop::Conjuncts(w.block->predicate, terms);
   for (const Expr& t : terms) {
@@ -156,9 +155,21 @@ StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges) {
                         (t->binary == expr::BinaryOp::kLt || t->binary == expr::BinaryOp::kLe);
       if (!less || !ranges.all.Of(t->args[0] - t->args[1]))
         return FailedPrecondition("block '{}' runs only if {}", w.block->name, expr::ToString(t));
-      const DimRange least =
-          loop::RangeOf(t->args[0] - t->args[1], ranges, std::numeric_limits<int64_t>::max());
+      const Expr difference = t->args[0] - t->args[1];
+      const DimRange least = loop::RangeOf(difference, ranges, std::numeric_limits<int64_t>::max());
       when = expr::Binary(t->binary, least.lo, expr::Int(0));
+      expr::Linear fixed, below;
+      SplitInner(difference, ranges, &fixed, &below);
+      for (const Place& p : places) {
+        const expr::Linear apart = expr::Add(below, p.inner, -1);
+        if (!apart.terms.empty() || apart.constant != 0 || p.axis < 0) continue;
+        // Where the dimension ends the consumer's own axis does.
+        const expr::Linear to_end = expr::Add(fixed, p.fixed, -1);
+        const bool end =
+            to_end.terms.empty() && t->binary == expr::BinaryOp::kLt && -to_end.constant >= p.dim;
+        if (!end) cuts.push_back({t->binary, to_end, p.axis});
+        break;
+      }
     }
     if (!ranges.all.Decide(when).value_or(false)) kept.push_back(when);
   }
@@ -168,7 +179,8 @@ StatusOr<Expr> WhenMade(const BlockSite& w, const LoopRanges& ranges) {
 // The iterations of `b` that read what `w` makes in one iteration of the fixed loops, by iteration
 // variable.
 Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSite& w,
-                  const LoopRanges& ranges, std::vector<std::optional<DimRange>>& made) {
+                  const LoopRanges& ranges, std::vector<std::optional<DimRange>>& made,
+                  std::vector<Place>& places) {
   for (size_t d = 0; d < load.args.size(); ++d) {
     // Where the range moves with the fixed loops, it says also which of their iterations make
     // nothing (those cut by a predicate), so it must not be rounded up to the whole dimension.
@@ -180,7 +192,8 @@ Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSit
     bool bound = false;
     for (size_t i = 0; i < b.iters.size(); ++i) {
       if (!(b.iters[i].var == load.args[d])) continue;
-      if (b.iters[i].reduce)
+      // One step of it per iteration; that none is done twice is looked at in the end.
+      if (b.iters[i].reduce && range.extent != 1)
         return FailedPrecondition("block '{}' reduces over '{}'", b.name, b.iters[i].var->name);
       if (b.iters[i].extent > load.buffer->shape[d]) {
         return FailedPrecondition("block '{}' runs beyond what it reads of '{}' along '{}'", b.name,
@@ -193,6 +206,11 @@ Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSit
       }
       made[i] = range;
       bound = true;
+      Place place;
+      SplitInner(index, ranges, &place.fixed, &place.inner);
+      place.dim = load.buffer->shape[d];
+      place.axis = static_cast<int>(i);
+      places.push_back(std::move(place));
     }
     if (!bound)
       return FailedPrecondition("block '{}' reads '{}' at {}, not at an iteration variable", b.name,
@@ -213,13 +231,14 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   const BlockNode* producer = nullptr;
   std::vector<std::optional<DimRange>> made(b.iters.size());
   std::vector<Expr> when;
-  std::vector<PartlyMade> partly;
+  std::vector<Cut> cuts;
   expr::Bounds outer;
   const auto loads = loop::Loads(b.value);
   for (const auto* load : loads) {
-    for (const BlockSite& w : Writers(p, load->buffer)) {
+    std::vector<BlockSite> writers = Writers(p, load->buffer);
+    std::erase_if(writers, [&](const BlockSite& w) { return !RangesBelow(w, at).ok(); });
+    for (const BlockSite& w : writers) {
       auto ranges = RangesBelow(w, at);
-      if (!ranges.ok()) continue;
       for (const auto* other : loads) {
         if (other->buffer == load->buffer && !expr::Same(Expr(other), Expr(load))) {
           return FailedPrecondition(
@@ -227,16 +246,17 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
               load->buffer->name);
         }
       }
-      WHET_RETURN_IF_ERROR(NeedFinished(w, at));
       producer = w.block;
       for (const ForNode* f : w.loops) {
         outer.Set(f->var, {f->begin, f->begin + f->extent - 1});
         if (f == at) break;
       }
-      WHET_RETURN_IF_ERROR(RestrictTo(b, *load, w, *ranges, made));
-      WHET_ASSIGN_OR_RETURN(Expr e, WhenMade(w, *ranges));
+      std::vector<Place> places;
+      WHET_RETURN_IF_ERROR(RestrictTo(b, *load, w, *ranges, made, places));
+      if (w.block != writers.back().block) continue;  // the last one finishes what the others begin
+      WHET_RETURN_IF_ERROR(AddFinished(w, at, when));
+      WHET_ASSIGN_OR_RETURN(Expr e, WhenMade(w, *ranges, places, cuts));
       loop::Conjuncts(e, when);
-      CollectPartlyMade(b, *load, w, at, *ranges, partly);
     }
   }
   if (!producer)
@@ -246,30 +266,30 @@ Status ReverseComputeAt(Program& p, const std::vector<std::string>& args) {
   for (size_t i = 0; i < b.iters.size(); ++i)
     domain.push_back(made[i].value_or(DimRange{expr::Int(0), b.iters[i].extent}));
   Stmt nest = NestFor(b, domain, outer);
-  if (!when.empty() || !partly.empty()) {
-    expr::Bounds bounds = outer;
-    loop::Walk(nest, [&](const Stmt& s) {
-      if (const auto* f = As<ForNode>(s)) bounds.Set(f->var, {f->begin, f->begin + f->extent - 1});
-    });
+  if (!when.empty() || !cuts.empty()) {
     nest = loop::Map(nest, [&](const Stmt& s) -> Stmt {
       const auto* moved = As<BlockNode>(s);
       if (!moved) return nullptr;
       BlockFields f = *moved;
-      // The conditions on the fixed loops first: they may move out.
-      std::vector<Expr> terms = when;
-      loop::Conjuncts(f.predicate, terms);
-      for (const PartlyMade& m : partly) {
-        expr::Substitution number;
-        number.Add(m.loop, f.bindings[m.iter] - m.rest);
-        const Expr t = expr::Simplify(Substitute(m.term, number), bounds);
-        if (!expr::IsTrue(t)) loop::Conjuncts(t, terms);
+      for (const Cut& cut : cuts) {
+        const expr::Linear value =
+            expr::Add(cut.fixed, expr::ToLinear(f.bindings[static_cast<size_t>(cut.axis)]));
+        loop::Conjuncts(expr::Binary(cut.op, value.ToExpr(), expr::Int(0)), when);
       }
-      f.predicate = loop::Conjunction(terms);
+      const Expr extra = loop::Conjunction(when);
+      f.predicate = f.predicate ? expr::And(extra, f.predicate) : extra;
       return loop::MakeBlock(std::move(f));
     });
   }
+  const bool reduces = b.reducer != loop::Reducer::kNone;
+  const std::string name = b.name;
   p.body = RemoveBlock(p.body, &b);
   p.body = InsertBeside(p.body, args[1], producer, nest, /*before=*/false);
+  if (reduces) {
+    WHET_ASSIGN_OR_RETURN(BlockSite moved, loop::FindBlock(p, name));
+    if (!OncePerIteration(moved))
+      return FailedPrecondition("steps of the reduction '{}' would be done several times", name);
+  }
   return OkStatus();
 }
 const Primitive kReverseComputeAt = {"reverse_compute_at", 1, "reverse_compute_at BLOCK LOOP", 2, 2,

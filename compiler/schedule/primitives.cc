@@ -22,6 +22,8 @@ const std::vector<const Primitive*>& Primitives() {
       &PrimPad(),
       &PrimStartFrom(),
       &PrimWinograd(),
+      &PrimRFactor(),
+      &PrimFuseAxes(),
   };
   return all;
 }

@@ -23,5 +23,7 @@ const Primitive& PrimDecomposeReduction();
 const Primitive& PrimTransformLayout();
 const Primitive& PrimPad();
 const Primitive& PrimWinograd();
+const Primitive& PrimRFactor();
+const Primitive& PrimFuseAxes();
 
 }  // namespace whet::schedule

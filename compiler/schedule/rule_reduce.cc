@@ -120,8 +120,13 @@ Status ReduceWriter::PackWeight(int64_t tile) {
   std::string from, to = fmt::format("d{} // {}", vec_dim, tile);
   for (size_t d = 0; d < load->args.size(); ++d) from += (d ? ", d" : "d") + std::to_string(d);
   for (int d : rest) to += fmt::format(", d{}", d);
+  // Blocks come before a window; without one they follow each other anyway.
+  const bool blocks = reduce_block_ > 0 && dim_of_reduce.size() > 1 && dim_of_reduce.back() >= 0;
+  if (blocks) to += fmt::format(", d{} // {}", dim_of_reduce.back(), reduce_block_);
   for (int d : dim_of_reduce) {
-    if (d >= 0) to += fmt::format(", d{}", d);
+    if (d < 0) continue;
+    to += fmt::format(", d{}", d);
+    if (blocks && d == dim_of_reduce.back()) to += fmt::format(" % {}", reduce_block_);
   }
   return Do("transform_layout",
             {packed, fmt::format("({}) -> ({}, d{} % {})", from, to, vec_dim, tile)});

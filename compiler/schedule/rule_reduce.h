@@ -62,8 +62,8 @@ class ReduceWriter {
   }
   // Everything element-wise goes into the anchor or into the last block.
   Status InlineAll();
-  // weight -> [vector // tile][reduce axes in loop order][the rest][vector % tile], padded with
-  // zeros.
+  // weight -> [vector // tile][the rest][channels // block][reduce axes in loop order][channels %
+  // block][vector % tile], padded with zeros.
   Status PackWeight(int64_t tile);
   // A matrix that lies across the vectors, as one that is transposed on its way here does, is
   // turned into vectors for all rows: for a tile of columns when these are outside of the rows,
@@ -83,6 +83,7 @@ class ReduceWriter {
   Schedule& s_;
   const AnchorAnalysis& a_;
   const int64_t lanes_;
+  int64_t reduce_block_ = 0;  // of the last reduce axis; 0: not in blocks
   std::string anchor_, final_, acc_;
   std::string outermost_;  // the loop of MakeParallel
   std::string turned_;  // block and buffer of TurnOperand; empty: none

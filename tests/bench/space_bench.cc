@@ -6,7 +6,7 @@
 //   --rule NAME   of this rule only
 //   --point 'NAME=V NAME=V...'   only this point (with --rule, unless the first rule is meant)
 //   --target TEXT as `whet doctor` prints it (default: the host)
-//   --trace       print the schedule of the default
+//   --trace       print the schedule of the default; of a point also what it is lowered to
 //   --verdict     is the estimate good enough? Of each case (default: one of each class of
 //   operators)
 //                 the best of the prior's best 16 against the best of --random N valid points of
@@ -183,8 +183,11 @@ int Bench(const std::string& name, const Options& o) {
     if (const auto r = space.Check(*p); r != schedule::Rejection::kNone)
       std::printf("  (%s)\n", std::string(schedule::ToString(r)).c_str());
     if (o.trace) {
-      if (auto s = space.Apply(*p); s.ok())
+      if (auto s = space.Apply(*p); s.ok()) {
         std::printf("%s\n", loop::ToString(s->program()).c_str());
+        if (auto lowered = loop::Lower(s->program()); lowered.ok())
+          std::printf("%s\n", loop::ToString(lowered->main).c_str());
+      }
     }
     return run(*p, "point", space.PriorNs(*p), &build) > 0 ? 0 : 1;
   }

@@ -2,6 +2,8 @@
 // drawn points must give the unscheduled program's result, interpreted after lowering and compiled.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compiler/loop/lower.h"
 #include "compiler/schedule/invariants.h"
 #include "compiler/schedule/space.h"
@@ -119,6 +121,85 @@ Program WithResidual(const Program& p) {
                    [](const loop::Param& x) { return x.role == loop::Role::kOutput; });
   r.params.insert(first_output, {residual, loop::Role::kInput});
   return r;
+}
+
+// Caches so small that blocks of every kind are offered for small programs.
+Target SmallCaches(Target t) {
+  t.l1d_bytes = 1024;
+  t.l2_bytes = 8192;
+  return t;
+}
+
+// A point for each value of each of the knobs that block for caches, all else drawn, where there is
+// one.
+std::vector<Point> BlockedPoints(const Space& space, Rng& rng, std::set<std::string>& seen) {
+  std::vector<Point> points;
+  const auto& knobs = space.variants()[0].knobs;
+  for (size_t k = 0; k < knobs.size(); ++k) {
+    if (knobs[k].name != "kc" && knobs[k].name != "mc" && knobs[k].name != "nc_tiles" &&
+        knobs[k].name != "pack_rows")
+      continue;
+    for (const int64_t value : knobs[k].values) {
+      if (value == 0) continue;
+      for (int tries = 0; tries < 4000; ++tries) {
+        Point p{0, {}};
+        for (const Knob& knob : knobs)
+          p.values.push_back(knob.values[rng.Below(static_cast<int64_t>(knob.values.size()))]);
+        p.values[k] = value;
+        if (space.Check(p) != Rejection::kNone) continue;
+        points.push_back(std::move(p));
+        seen.insert(knobs[k].name);
+        break;
+      }
+    }
+  }
+  return points;
+}
+
+// Sums in blocks, rows and columns in blocks, copied rows: on rows and columns that do not divide,
+// rows of several lines, windows with borders, a bias, a residual; on both instruction sets.
+TEST(RulesTest, BlocksForCachesKeepTheResult) {
+  Rng rng(4);
+  const auto avx2 = Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma -l1d=1024 -l2=8192");
+  ASSERT_TRUE(avx2.ok()) << avx2.status();
+  using namespace testing_support;
+  const std::vector<Case> cases = {{"matmul", MatmulProgram(48, 70, 32, true)},
+                                   {"matmul", MatmulProgram(50, 130, 48, false)},
+                                   {"conv_direct", ConvProgram({32, 40, 7, 7, 1, 1, 0})},
+                                   {"conv_direct", ConvProgram({32, 70, 5, 7, 3, 1, 1})}};
+  for (const Target& target : {SmallCaches(Target::Host()), *avx2}) {
+    std::set<std::string> seen;
+    for (const Case& c : cases) {
+      SCOPED_TRACE(c.rule);
+      for (const Program& program : {c.program, WithResidual(c.program)}) {
+        Space space(program, target);
+        const std::vector<float> expected = Interpreted(program, "out");
+        for (const Point& p : BlockedPoints(space, rng, seen)) {
+          auto s = space.Apply(p);
+          ASSERT_TRUE(s.ok()) << s.status();
+          EXPECT_TRUE(WritesOutputOnce(s->program())) << loop::ToString(s->program());
+          ASSERT_EQ(LoweredResult(s->program()), expected) << loop::ToString(s->program());
+          ASSERT_EQ(Compiled(s->program(), target, IntegerInputs(program)), expected)
+              << s->trace().ToString();
+        }
+      }
+    }
+    EXPECT_EQ(seen.size(), 4u);
+  }
+}
+
+TEST(RulesTest, PixelsOfSeveralLinesAreRowsOfOneTile) {
+  auto fuses = [](const Program& p) {
+    Space space(p, Target::Host());
+    auto s = space.Apply(space.Default());
+    EXPECT_TRUE(s.ok()) << s.status();
+    return s.ok() && s->trace().ToString().find("fuse_axes") != std::string::npos;
+  };
+  using testing_support::ConvProgram;
+  EXPECT_TRUE(fuses(ConvProgram({8, 20, 7, 7, 1, 1, 0})));
+  EXPECT_FALSE(fuses(ConvProgram({8, 20, 7, 7, 1, 2, 0})));  // lines are left out
+  EXPECT_FALSE(fuses(ConvProgram({8, 20, 7, 7, 1, 1, 1})));  // and added
+  EXPECT_FALSE(fuses(ConvProgram({8, 20, 7, 7, 3, 1, 1})));
 }
 
 // Of every rule, the default and some drawn points: the output in the bytes of an input that is
