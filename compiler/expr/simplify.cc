@@ -198,7 +198,7 @@ namespace {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Bounds& bounds) : bounds_(bounds) {}
+  Simplifier(const Bounds& bounds, bool by_parts) : bounds_(bounds), by_parts_(by_parts) {}
 
   Expr Run(const Expr& e) {
     if (e->args.empty()) return Single(e);
@@ -298,8 +298,43 @@ class Simplifier {
     return Add(q, ToLinear(DivCommon(rest, r, c))).ToExpr(a->dtype);
   }
 
+  // r // c == (r // g) // (c / g) for a g that divides c and the coefficients of some terms, when
+  // the others stay within a multiple of g: (32*o + i) // 64 == o // 2 for 0 <= i < 32. Null: none.
+  Expr DivByParts(const Linear& r, int64_t c, DType type) {
+    std::vector<std::pair<Expr, int64_t>> terms = r.terms;
+    std::stable_sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) {
+      return std::abs(x.second) > std::abs(y.second);
+    });
+    int64_t g = c;
+    for (size_t n = 1; n < terms.size(); ++n) {
+      g = std::gcd(g, terms[n - 1].second);
+      if (g <= 1) return nullptr;
+      Linear small;
+      small.constant = r.constant;
+      for (const auto& t : r.terms) {
+        if (std::find_if(terms.begin() + static_cast<std::ptrdiff_t>(n), terms.end(),
+                         [&](const auto& x) { return x.first == t.first; }) != terms.end())
+          small.terms.push_back(t);
+      }
+      const auto range = bounds_.Of(small.ToExpr());
+      if (!range || FloorDivInt(range->lo, g) != FloorDivInt(range->hi, g)) continue;
+      Linear s;
+      s.constant = FloorDivInt(range->lo, g);
+      for (const auto& [atom, k] : r.terms) {
+        const bool is_small = std::any_of(small.terms.begin(), small.terms.end(),
+                                          [&, a = atom](const auto& x) { return x.first == a; });
+        if (!is_small) s.terms.emplace_back(atom, k / g);
+      }
+      return FloorDiv(s.ToExpr(type), c / g);
+    }
+    return nullptr;
+  }
+
   // r // c with a factor common to c and every coefficient taken out: (4*i + 3) // 8 == i // 2.
   Expr DivCommon(const Expr& rest, const Linear& r, int64_t c) {
+    if (by_parts_) {
+      if (const Expr e = DivByParts(r, c, rest->dtype)) return e;
+    }
     int64_t g = c;
     for (const auto& [atom, k] : r.terms) g = std::gcd(g, k);
     if (g <= 1 || r.terms.empty()) return FloorDiv(rest, c);
@@ -310,6 +345,7 @@ class Simplifier {
   }
 
   const Bounds& bounds_;
+  const bool by_parts_;
   std::unordered_map<const ExprNode*, Expr> done_;  // nodes with several parents
 };
 
@@ -338,6 +374,11 @@ Linear JoinDivMod(const Linear& l) {
   return l;
 }
 
-Expr Simplify(const Expr& e, const Bounds& bounds) { return e ? Simplifier(bounds).Run(e) : e; }
+Expr Simplify(const Expr& e, const Bounds& bounds) {
+  return e ? Simplifier(bounds, false).Run(e) : e;
+}
+Expr SimplifyLowered(const Expr& e, const Bounds& bounds) {
+  return e ? Simplifier(bounds, true).Run(e) : e;
+}
 
 }  // namespace whet::expr

@@ -45,5 +45,8 @@ Linear Add(const Linear& a, const Linear& b, int64_t scale_b = 1);
 Linear JoinDivMod(const Linear& l);
 
 Expr Simplify(const Expr& e, const Bounds& bounds);
+// The same, and quotients of tiled sums: (o*32 + i) // 64 == o // 2 for 0 <= i < 32. Only after
+// scheduling: an initial program's digest depends on how far it is simplified.
+Expr SimplifyLowered(const Expr& e, const Bounds& bounds);
 
 }  // namespace whet::expr

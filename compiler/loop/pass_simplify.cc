@@ -21,7 +21,7 @@ Stmt SimplifyIn(const Stmt& s, expr::Bounds bounds) {
     case StmtKind::kIf: {
       const auto* c = As<IfNode>(s);
       std::vector<Expr> terms, open;
-      Conjuncts(expr::Simplify(c->cond, bounds), terms);
+      Conjuncts(expr::SimplifyLowered(c->cond, bounds), terms);
       for (const Expr& t : terms) {
         auto d = bounds.Decide(t);
         if (d && !*d) return nullptr;
@@ -32,8 +32,8 @@ Stmt SimplifyIn(const Stmt& s, expr::Bounds bounds) {
     case StmtKind::kStore: {
       const auto* st = As<StoreNode>(s);
       std::vector<Expr> indices;
-      for (const Expr& e : st->indices) indices.push_back(expr::Simplify(e, bounds));
-      return MakeStore(st->out, std::move(indices), expr::Simplify(st->value, bounds));
+      for (const Expr& e : st->indices) indices.push_back(expr::SimplifyLowered(e, bounds));
+      return MakeStore(st->out, std::move(indices), expr::SimplifyLowered(st->value, bounds));
     }
     case StmtKind::kBlock: return s;
   }

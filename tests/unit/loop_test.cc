@@ -1,8 +1,10 @@
 // Loop programs made from tensor expressions.
 #include <gtest/gtest.h>
 
+#include "compiler/expr/simplify.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/lower.h"
+#include "compiler/support/rng.h"
 
 namespace whet::loop {
 namespace {
@@ -73,6 +75,39 @@ TEST(LoopTest, IntegersWrapAndFloatsSaturate) {
   ASSERT_TRUE(Interpret(*p, m).ok());
   EXPECT_EQ(m["less"], (std::vector<double>{254, 247}));
   EXPECT_EQ(m["whole"], (std::vector<double>{9223372036854775807.0, -2}));
+}
+
+// Quotients of tiled sums, by what they are at every point.
+TEST(SimplifyTest, QuotientsOfTiledSumsStayExact) {
+  Rng rng(11);
+  int shorter = 0;
+  for (int round = 0; round < 400; ++round) {
+    const expr::Var o = expr::MakeVar("o"), u = expr::MakeVar("u"), l = expr::MakeVar("l");
+    const std::vector<std::pair<expr::Var, int64_t>> vars = {
+        {o, 1 + rng.Below(5)}, {u, 1 + rng.Below(4)}, {l, 1 + rng.Below(8)}};
+    auto pick = [&](std::vector<int64_t> v) {
+      return v[rng.Below(static_cast<int64_t>(v.size()))];
+    };
+    const int64_t divisor = pick({4, 6, 12, 16, 32, 48, 64});
+    const Expr sum = o * pick({-32, 3, 8, 16, 24, 32, 48}) + u * pick({2, 4, 8, 12, 16}) +
+                     l * pick({1, 1, 2}) + expr::Int(pick({-5, 0, 0, 3, 32}));
+    const Expr quotient = expr::FloorDiv(sum, divisor);
+    expr::Bounds bounds;
+    for (const auto& [v, n] : vars) bounds.Set(v, {0, n - 1});
+    const Expr simple = expr::SimplifyLowered(quotient, bounds);
+    shorter += !expr::Uses(simple, l);
+    for (int64_t i = 0; i < vars[0].second * vars[1].second * vars[2].second; ++i) {
+      expr::Substitution s;
+      s.Add(o, expr::Int(i % vars[0].second));
+      s.Add(u, expr::Int(i / vars[0].second % vars[1].second));
+      s.Add(l, expr::Int(i / vars[0].second / vars[1].second));
+      const Expr expected = expr::Simplify(Substitute(quotient, s), {}),
+                 got = expr::Simplify(Substitute(simple, s), {});
+      ASSERT_TRUE(expr::Same(expected, got))
+          << expr::ToString(quotient) << " became " << expr::ToString(simple);
+    }
+  }
+  EXPECT_GT(shorter, 50);
 }
 
 }  // namespace

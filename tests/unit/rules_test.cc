@@ -257,6 +257,21 @@ TEST(RulesTest, OnlyWhatAllRowsReadIsTurnedIntoVectors) {
   }
 }
 
+// A vector inside of a group reads one number for all lanes, however many tiles a group has.
+TEST(RulesTest, NoGroupIsGathered) {
+  for (int64_t group : {16, 32, 64, 128}) {
+    const Program p = testing_support::ConvProgram({8, 2 * group, 4, 5, 3, 1, 1, 2});
+    const Target t = *Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma,+avx512f,+avx512vl");
+    Space space(p, t);
+    auto s = space.Apply(space.Default());
+    ASSERT_TRUE(s.ok()) << s.status();
+    auto lowered = loop::Lower(s->program());
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    const std::string text = loop::ToString(lowered->main);
+    EXPECT_EQ(text.find(fmt::format("// {}", group)), std::string::npos) << text;
+  }
+}
+
 TEST(RulesTest, PointsOutsideTheSpaceAreRefused) {
   Space space(testing_support::ConvProgram({3, 24, 9, 10, 5, 2, 2}), Target::Host());
   Point p = space.Default();
