@@ -51,15 +51,15 @@ std::vector<float> LoweredOutput(const Program& p) {
   return {m["out"].begin(), m["out"].end()};
 }
 
-void ExpectKept(const Program& program, const Space& space, const std::vector<Point>& points) {
-  const std::vector<float> expected = testing_support::Interpreted(program, "out");
+void ExpectKept(const Program& program, const Space& space, const std::vector<Point>& points,
+                const std::vector<float>& expected) {
   for (const Point& p : points) {
     ASSERT_EQ(space.Check(p), Rejection::kNone);
     auto s = space.Apply(p);
     ASSERT_TRUE(s.ok()) << s.status();
     EXPECT_TRUE(WritesOutputOnce(s->program()));
     EXPECT_EQ(space.Locate(s->trace()), p);
-    if (p == points[0]) {
+    if (p == points[0] && space.target().VectorBits() == Target::Host().VectorBits()) {
       ASSERT_EQ(LoweredOutput(s->program()), expected) << s->trace().ToString();
     }
     ASSERT_EQ(testing_support::Compiled(s->program(), space.target(),
@@ -85,8 +85,8 @@ TEST(WinogradTest, SmallExtentsKeepTheResult) {
         const Program p = ConvProgram({16, 16, h, w, 3, 1, pad});
         const Space space(p, Target::Host());
         ASSERT_GE(Winograd(space), 0);
-        ExpectKept(p, space,
-                   by_default ? std::vector<Point>{Default(space)} : Drawn(space, 1, rng));
+        ExpectKept(p, space, by_default ? std::vector<Point>{Default(space)} : Drawn(space, 1, rng),
+                   testing_support::Interpreted(p, "out"));
         by_default = !by_default;
       }
     }
@@ -99,12 +99,13 @@ TEST(WinogradTest, TailsOfChannelsBatchesAndTilesKeepTheResult) {
                              ConvShape{18, 20, 7, 5, 3, 1, 0}, ConvShape{16, 17, 3, 9, 3, 1, 2},
                              ConvShape{16, 16, 6, 5, 3, 1, 1, 1, 3}}) {
     const Program p = ConvProgram(c);
+    const std::vector<float> expected = testing_support::Interpreted(p, "out");
     // Of 16, 8 and 4 lanes.
     for (const Target& target : {Target::Host(), NarrowTarget(), Target()}) {
       SCOPED_TRACE(fmt::format("{}->{} {}x{} on {}", c.ic, c.oc, c.h, c.w, target.ToString()));
       const Space space(p, target);
       ASSERT_GE(Winograd(space), 0);
-      ExpectKept(p, space, Drawn(space, target.VectorBits() == 512 ? 2 : 1, rng));
+      ExpectKept(p, space, Drawn(space, target.VectorBits() == 512 ? 2 : 1, rng), expected);
     }
   }
 }
@@ -136,38 +137,38 @@ TEST(WinogradTest, ASumThatIsTheOutputIsKept) {
     ASSERT_GE(Winograd(space), 0);
     std::vector<Point> points = Drawn(space, 2, rng);
     points.push_back(Default(space));
-    ExpectKept(p, space, points);
+    ExpectKept(p, space, points, testing_support::Interpreted(p, "out"));
   }
 }
 
 // An untuned compile has no other to fall back on.
 TEST(WinogradTest, EveryPointHasASchedule) {
-  for (const Program& p :
-       {ConvProgram({16, 24, 7, 12, 3, 1, 1}), BareConvProgram({16, 24, 7, 12})}) {
-    for (const Target& target : {Target::Host(), NarrowTarget()}) {
-      const Space space(p, target);
-      const int variant = Winograd(space);
-      ASSERT_GE(variant, 0);
-      const auto& knobs = space.variants()[static_cast<size_t>(variant)].knobs;
-      Point at{variant, {}};
-      int points = 0;
-      std::function<void()> choose = [&] {
-        if (at.values.size() < knobs.size()) {
-          for (int64_t v : knobs[at.values.size()].values) {
-            at.values.push_back(v);
-            choose();
-            at.values.pop_back();
-          }
-          return;
+  const std::pair<Program, Target> cases[] = {
+      {ConvProgram({16, 24, 5, 12, 3, 1, 1}), Target::Host()},
+      {BareConvProgram({16, 24, 7, 6, 3, 1, 0}), NarrowTarget()}};
+  for (const auto& [program, target] : cases) {
+    const Space space(program, target);
+    const int variant = Winograd(space);
+    ASSERT_GE(variant, 0);
+    const auto& knobs = space.variants()[static_cast<size_t>(variant)].knobs;
+    Point at{variant, {}};
+    int points = 0;
+    std::function<void()> choose = [&] {
+      if (at.values.size() < knobs.size()) {
+        for (int64_t v : knobs[at.values.size()].values) {
+          at.values.push_back(v);
+          choose();
+          at.values.pop_back();
         }
-        if (space.Check(at) != Rejection::kNone) return;
-        const auto s = space.Apply(at);
-        EXPECT_TRUE(s.ok()) << s.status();
-        ++points;
-      };
-      choose();
-      EXPECT_GT(points, 50);
-    }
+        return;
+      }
+      if (space.Check(at) != Rejection::kNone) return;
+      const auto s = space.Apply(at);
+      EXPECT_TRUE(s.ok()) << s.status();
+      ++points;
+    };
+    choose();
+    EXPECT_GT(points, 20);
   }
 }
 
