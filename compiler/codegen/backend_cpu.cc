@@ -14,6 +14,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "compiler/codegen/llvm_common.h"
 #include "compiler/expr/simplify.h"
@@ -145,7 +146,9 @@ class PhaseEmitter {
     bounds_.Set(f.var, {f.begin, f.begin + f.extent - 1});
     b_.SetInsertPoint(body);
     ForgetLoads();
+    const int64_t outer_prefetch = std::exchange(prefetch_, f.Annotation("prefetch"));
     EmitStmt(f.body);
+    prefetch_ = outer_prefetch;
     Value* next = b_.CreateNSWAdd(i, b_.getInt64(1));
     i->addIncoming(next, b_.GetInsertBlock());
     b_.CreateCondBr(b_.CreateICmpSLT(next, end), head, done);
@@ -377,6 +380,17 @@ class PhaseEmitter {
                        ? a.lane_index
                        : b_.CreateMul(Iota(b_.getInt64Ty()), Splat(b_.getInt64(a.lane_stride)));
     return b_.CreateGEP(ElementType(buffer), Pointer(buffer, a), index);
+  }
+
+  // Into L2: what the annotated loop around will read, this many bytes on. Beyond the buffer's end
+  // it does nothing.
+  void Prefetch(const expr::BufferNode& buffer, const Address& a) {
+    const bool moves = !a.terms.empty() && a.terms.back().first->scope + 1 == scopes_.size();
+    if (!moves) return;
+    constexpr int kRead = 0, kIntoL2 = 2, kData = 1;
+    Value* ahead = b_.CreateConstGEP1_64(b_.getInt8Ty(), Pointer(buffer, a), prefetch_);
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                       {ahead, b_.getInt32(kRead), b_.getInt32(kIntoL2), b_.getInt32(kData)});
   }
 
   // The value that holds one element (or one vector of elements) of a register buffer.
@@ -934,6 +948,7 @@ class PhaseEmitter {
       } else {
         v = Mark(b_.CreateAlignedLoad(type, Pointer(buffer, a), ElementAlign(buffer)), buffer);
       }
+      if (prefetch_ > 0 && buffer.constant) Prefetch(buffer, a);
     } else {
       auto* type = llvm::FixedVectorType::get(element, lanes_);
       v = Mark(b_.CreateMaskedGather(type, LanePointers(buffer, a), ElementAlign(buffer),
@@ -1075,6 +1090,7 @@ class PhaseEmitter {
   expr::Var lane_var_;
   int64_t lanes_ = 1;
   int64_t lane_begin_ = 0;
+  int64_t prefetch_ = 0;  // of the innermost loop
   Value* mask_ = nullptr;
   Value* masked_load_ = nullptr;  // the latest vector load, when it was made under the mask
   std::map<const expr::BufferNode*, std::map<int64_t, std::pair<llvm::AllocaInst*, int64_t>>>

@@ -149,14 +149,15 @@ const Primitive kParallel = {"parallel", 1, "parallel LOOP", 1, 1, Parallel};
 
 // annotate LOOP KEY VALUE: advice to lowering. `partition`: peel the iterations in which conditions
 // inside are not all true, so that the rest runs without them; of a parallel loop, have the body
-// once more without them.
+// once more without them. `prefetch`: vectors of constants that the loop reads as it goes on are
+// asked for VALUE bytes ahead.
 Status AnnotateLoop(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(const ForNode* f, NeedLoop(p, args[0]));
   WHET_ASSIGN_OR_RETURN(int64_t value, NeedInt(args[2], 0, 1 << 20));
-  if (args[1] != "partition")
-    return InvalidArgument("unknown annotation '{}'; known is partition", args[1]);
+  if (args[1] != "partition" && args[1] != "prefetch")
+    return InvalidArgument("unknown annotation '{}'; known are partition and prefetch", args[1]);
   if (f->for_kind == ForKind::kVectorized) {
-    return FailedPrecondition("a {} loop can not be partitioned", loop::ToString(f->for_kind));
+    return FailedPrecondition("a {} loop has no annotations", loop::ToString(f->for_kind));
   }
   p.body = ReplaceLoop(p.body, args[0], [&](const ForNode& l) {
     auto annotations = l.annotations;

@@ -115,7 +115,7 @@ class Generator {
     } else if (word == "FACTOR" || word == "MULTIPLE") {
       args.push_back(std::to_string(std::array{1, 2, 3, 4, 5, 8}[d_.Below(6)]));
     } else if (word == "KEY") {
-      args.push_back("partition");
+      args.push_back(d_.Below(2) ? "partition" : "prefetch");
     } else if (word == "VALUE") {
       args.push_back(std::to_string(d_.Below(2)));
     } else if (word == "AXIS") {

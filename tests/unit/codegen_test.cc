@@ -94,6 +94,34 @@ TEST(CodegenTest, AShorterVectorTakesThePlaceOfAMask) {
   }
 }
 
+// Of a constant, once per vector that moves on with the annotated loop, and of nothing else.
+TEST(CodegenTest, ConstantsAreAskedForAheadOfTime) {
+  for (const bool constant : {true, false}) {
+    for (const bool annotated : {true, false}) {
+      auto p = loop::Parse(fmt::format(R"(program columns
+input x: f32 global[9]
+input w: {}f32 global[9,8]
+output out: f32 global[8]
+for k in [0, 9){}
+  vectorized j in [0, 8)
+    block out(v_j:8 = j, reduce v_k:9 = k)
+      out[v_j] sum= x[v_k] * w[v_k, v_j] from 0f
+)",
+                                       constant ? "const " : "", annotated ? " prefetch=256" : ""));
+      ASSERT_TRUE(p.ok()) << p.status();
+      Check(*p, *p, "out");
+      auto lowered = loop::Lower(*p);
+      ASSERT_TRUE(lowered.ok()) << lowered.status();
+      auto ir = GenerateIr(*lowered, "columns", Target::Host());
+      ASSERT_TRUE(ir.ok()) << ir.status();
+      const std::string call = "call void @llvm.prefetch";
+      const size_t first = ir->find(call);
+      EXPECT_EQ(first != std::string::npos, constant && annotated) << *ir;
+      EXPECT_EQ(ir->rfind(call), first) << *ir;
+    }
+  }
+}
+
 TEST(CodegenTest, MaxAndMinKeepNanFromEitherSide) {
   for (int lanes : {2, 4, 8, 16}) {
     auto p = loop::Parse(fmt::format(R"(program extremes
