@@ -17,27 +17,19 @@ Expr Horner(const Expr& x, std::initializer_list<double> c) {
   return p;
 }
 
-// x = n ln2 + r, |r| <= ln2/2; exp(x) = 2^n * exp(r).
-Expr Exp(const Expr& x0) {
-  const double lo = -87.33654, hi = 88.72283;
-  const Expr x =
-      Min(Max(x0, F(lo)), F(88.37626));  // keeps n in range; what is cut off is selected away below
-  const Expr n = Call(Intrinsic::kRound, x * F(1.44269504088896341));
+// x = n ln2 + r with 0 <= r < ln2, so that exp(r) is in [1, 2) and 2^n fits wherever exp(x) does:
+// no case needs a second evaluation. For x in [-88, 89], where n is in [-127, 128]: 2^-127 is 0 and
+// 2^128 infinity. Adding 1.5 * 2^23 leaves no fraction, which is an instruction less than rounding.
+// The polynomial is a minimax one, 1 at 0.
+Expr ExpInRange(const Expr& x) {
+  const Expr shifter = F(0x1.8p23);
+  const Expr n = ((x * F(1.44269504088896341) + F(-0.5)) + shifter) - shifter;
   const Expr r = (x - n * F(0.693359375)) - n * F(-2.12194440e-4);
-  const Expr p = Horner(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
-                            1.6666665459e-1, 5.0000001201e-1});
-  const Expr y = (p * (r * r) + r + F(1)) * Call(Intrinsic::kPow2, n);
-  // Between 88.376 and the overflow bound the power does not fit: exp(x) = exp(x/2)^2 there.
-  const Expr h = x0 * F(0.5);
-  const Expr hn = Call(Intrinsic::kRound, Min(Max(h, F(-60)), F(60)) * F(1.44269504088896341));
-  const Expr hr = (h - hn * F(0.693359375)) - hn * F(-2.12194440e-4);
-  const Expr hp = Horner(hr, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
-                              1.6666665459e-1, 5.0000001201e-1});
-  const Expr half = (hp * (hr * hr) + hr + F(1)) * Call(Intrinsic::kPow2, hn);
-  const Expr upper = Select(Lt(F(hi), x0), F(kInf), half * half);
-  const Expr in_range = Select(Lt(x0, F(lo)), F(0), y);
-  return Select(Lt(F(88.37626), x0), upper, in_range);
+  const Expr p = Horner(r, {1.94877002e-3, 7.79227261e-3, 4.1914992e-2, 1.66610137e-1,
+                            5.00005841e-1, 9.99999821e-1, 1});
+  return p * Call(Intrinsic::kPow2, n);
 }
+Expr Exp(const Expr& x) { return ExpInRange(Min(Max(x, F(-88)), F(89))); }
 
 // x = m 2^e with m in [sqrt(1/2), sqrt(2)); log x = e ln2 + log(1 + f).
 Expr Log(const Expr& x) {
@@ -60,29 +52,22 @@ Expr Tanh(const Expr& x) {
                                 1.33314422036e-1, -3.33332819422e-1}) *
                          z * x +
                      x;
-  const Expr large = F(1) - F(2) / (Exp(Min(a, F(10)) * F(2)) + F(1));
+  const Expr large = F(1) - F(2) / (ExpInRange(Min(a, F(10)) * F(2)) + F(1));
   return Select(Lt(a, F(0.625)), Select(Eq(x, F(0)), x, small),
                 Select(Lt(x, F(0)), F(0) - large, large));
 }
 
+// x Q(x^2) in powers of x^2 - 6.845, the middle of where erf is not yet +-1: Q is a minimax
+// polynomial of even degree with a positive leading coefficient, so that beyond |x| = 3.7 the
+// product leaves [-1, 1] on the right side, up to infinities, and a clamp is all that is left to
+// do.
 Expr Erf(const Expr& x) {
-  const Expr a = Call(Intrinsic::kAbs, x), z = x * x;
-  const Expr small =
-      x * Horner(z, {7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3,
-                     -2.685381193529856e-2, 1.128358514861418e-1, -3.761262582423300e-1,
-                     1.128379165726710e+0});
-  const Expr b = Min(Max(a, F(1)), F(9));
-  const Expr q = F(1) / b, y = q * q;
-  const Expr near = Horner(y, {2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1,
-                               -5.824733027278666e-1, 6.210004621745983e-1, -4.944515323274145e-1,
-                               3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1});
-  const Expr far = Horner(y, {-1.047766399936249e+1, 1.297719955372516e+1, -7.495518717768503e+0,
-                              2.921019019210786e+0, -1.015265279202700e+0, 4.218463358204948e-1,
-                              -2.820767439740514e-1, 5.641895067754075e-1});
-  const Expr tail = Exp(F(0) - b * b) * q * Select(Lt(b, F(2)), near, far);
-  const Expr large = F(1) - tail;
-  const Expr signed_large = Select(Lt(x, F(0)), F(0) - large, large);
-  return Select(Lt(a, F(1)), small, Select(Le(F(1), a), signed_large, x));  // the last case: NaN
+  const Expr q =
+      Horner(x * x + F(-6.84499979),
+             {1.40372682e-15, -2.48987385e-14, 1.55617571e-13, -1.78306751e-12, 3.60856484e-11,
+              -4.59793315e-10, 4.83361706e-09, -5.0633254e-08, 5.0626403e-07, -4.69695442e-06,
+              4.12396512e-05, -0.000351182447, 0.00300496724, -0.0278258901, 0.382137448});
+  return Min(Max(x * q, F(-1)), F(1));
 }
 
 // x^y from `power`, which gives a^y of an a that is not negative. 1 is 1 to any power, even NaN; of

@@ -2,8 +2,9 @@
 // vectorizes: the same operations, and so the same bits up to fused multiply-add, on every
 // instruction set. Polynomials and reductions are those of the Cephes library (Moshier 1992), sine,
 // cosine and arc sine those of fdlibm (Sun 1993), the reduction of large f32 angles Payne and
-// Hanek's. Largest errors found over the tested ranges (tests/unit/vector_math_test.cc checks
-// them), in units in the last place:
+// Hanek's; f32 exp and erf are minimax polynomials of our own, without a division. Largest errors
+// found over the tested ranges (tests/unit/vector_math_test.cc checks them), in units in the last
+// place:
 //   f32: exp 2 (results below 2^-126 become 0), log 2, tanh 3, erf 4; sin, cos, tan, asin, acos,
 //   atan, sinh, cosh, asinh, acosh and atanh 1 (they are evaluated in f64), angles of any size;
 //   f64: exp, log, asin, acos, atan, atanh 2, sin, cos 3, tanh, tan, cosh, asinh, acosh, erf 4,
