@@ -191,6 +191,7 @@ class PhaseEmitter {
 
   void EmitStore(const loop::StoreNode& s) {
     shared_.clear();
+    if (lanes_ > 1 && EmitCombinedLanes(s)) return;
     Value* v = EmitExpr(s.value);
     if (!status_.ok()) return;
     const bool wide = lanes_ > 1;
@@ -227,6 +228,77 @@ class PhaseEmitter {
            *s.out);
     }
     ForgetLoads(s.out.get());
+  }
+
+  // A step of a reduction over the vectorized loop, out = out (op) value with the same element of
+  // `out` for all lanes: the lanes are combined in pairs, halves of the vector first, and the
+  // result with the element. False when the store is none.
+  bool EmitCombinedLanes(const loop::StoreNode& s) {
+    for (const Expr& i : s.indices) {
+      if (expr::Uses(i, lane_var_)) return false;
+    }
+    if (s.value->kind != Kind::kBinary || IsHalf(s.value->dtype)) return false;
+    auto is_element = [&](const Expr& e) {
+      if (e->kind != Kind::kLoad || e->buffer.get() != s.out.get()) return false;
+      for (size_t d = 0; d < s.indices.size(); ++d) {
+        if (!expr::Same(expr::Simplify(e->args[d], bounds_), expr::Simplify(s.indices[d], bounds_)))
+          return false;
+      }
+      return true;
+    };
+    using expr::BinaryOp;
+    const BinaryOp op = s.value->binary;
+    if (op != BinaryOp::kAdd && op != BinaryOp::kMul && op != BinaryOp::kMin &&
+        op != BinaryOp::kMax)
+      return false;
+    const int side = is_element(s.value->args[0]) ? 0 : 1;
+    if (!is_element(s.value->args[side])) return false;
+    if (mask_) {
+      Fail(FailedPrecondition("lanes of '{}' are combined under a condition", s.out->name));
+      return true;
+    }
+    Value* v = Widen(EmitExpr(s.value->args[1 - side]));
+    if (!status_.ok()) return true;
+    const int64_t lanes = lanes_;
+    // The low half of what is left with its high half, in vectors of four lanes at least: scalars
+    // have no minimum and maximum of one instruction.
+    int64_t left = lanes;
+    for (; left > 1 && left % 2 == 0; left /= 2) {
+      const int64_t width = std::max<int64_t>(left / 2, std::min<int64_t>(lanes, 4));
+      llvm::SmallVector<int> low, high;
+      for (int64_t i = 0; i < width; ++i) {
+        low.push_back(static_cast<int>(i));
+        high.push_back(static_cast<int>(i % (left / 2) + left / 2));
+      }
+      Value* x = width == lanes_ ? v : b_.CreateShuffleVector(v, low);
+      Value* y = b_.CreateShuffleVector(v, high);
+      lanes_ = width;  // what operations on such vectors are chosen by
+      v = ApplyBinary(*s.value, x, y);
+    }
+    const int64_t width = lanes_;
+    lanes_ = 1;
+    for (int64_t i = 1; i < left; ++i) {
+      Value* one = b_.CreateExtractElement(v, static_cast<uint64_t>(i));
+      Value* first = b_.CreateExtractElement(v, uint64_t{0});
+      v = b_.CreateInsertElement(v, ApplyBinary(*s.value, first, one), uint64_t{0});
+    }
+    // The element itself is no lane's: as in a scalar statement.
+    const Address a = AddressOf(*s.out, s.indices);
+    Value* element = EmitExpr(s.value->args[side]);
+    if (!status_.ok()) return true;
+    lanes_ = width;
+    Value* r =
+        ApplyBinary(*s.value, b_.CreateVectorSplat(static_cast<unsigned>(width), element), v);
+    r = b_.CreateExtractElement(r, uint64_t{0});
+    lanes_ = 1;
+    if (status_.ok() && s.out->scope == expr::Scope::kRegister) {
+      if (llvm::AllocaInst* slot = RegisterSlot(*s.out, a, r->getType())) b_.CreateStore(r, slot);
+    } else if (status_.ok()) {
+      Mark(b_.CreateAlignedStore(ToMemory(r), Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
+      ForgetLoads(s.out.get());
+    }
+    lanes_ = lanes;
+    return true;
   }
 
   // ---- addresses
@@ -726,7 +798,12 @@ class PhaseEmitter {
       // over the bias it is 2^n.
       Value* shifter =
           llvm::ConstantFP::get(v->getType(), std::ldexp(1.5, static_cast<int>(fraction)));
-      Value* n = b_.CreateBitCast(b_.CreateFAdd(v, shifter), bits);
+      auto* rounded = llvm::dyn_cast<llvm::BinaryOperator>(v);
+      // v itself may come from such a sum: (x + shifter) - shifter rounds x to an integer.
+      const bool is_sum = rounded && rounded->getOpcode() == llvm::Instruction::FSub &&
+                          rounded->getOperand(1) == shifter;
+      Value* n =
+          b_.CreateBitCast(is_sum ? rounded->getOperand(0) : b_.CreateFAdd(v, shifter), bits);
       return b_.CreateBitCast(
           b_.CreateAdd(b_.CreateShl(n, constant(fraction)), constant(bias << fraction)),
           v->getType());
@@ -744,7 +821,7 @@ class PhaseEmitter {
   Value* EmitBinary(const expr::ExprNode& e) {
     using expr::BinaryOp;
     const bool is_float = IsFloat(e.args[0]->dtype);
-    const bool is_half = IsHalf(e.args[0]->dtype), is_unsigned = IsUnsigned(e.args[0]->dtype);
+    const bool is_half = IsHalf(e.args[0]->dtype);
     if (is_float && !is_half && (e.binary == BinaryOp::kAdd || e.binary == BinaryOp::kSub)) {
       if (Value* v = EmitFma(e)) return v;
     }
@@ -756,7 +833,14 @@ class PhaseEmitter {
       Value* v = EmitFloatBinary(e, FromHalf(x, e.args[0]->dtype), FromHalf(y, e.args[0]->dtype));
       return status_.ok() && e.dtype != DType::kBool ? ToHalf(v, e.dtype) : v;
     }
-    if (is_float) return EmitFloatBinary(e, x, y);
+    return ApplyBinary(e, x, y);
+  }
+
+  // Of values of full types: halves are computed with in f32.
+  Value* ApplyBinary(const expr::ExprNode& e, Value* x, Value* y) {
+    using expr::BinaryOp;
+    const bool is_unsigned = IsUnsigned(e.args[0]->dtype);
+    if (IsFloat(e.args[0]->dtype)) return EmitFloatBinary(e, x, y);
     switch (e.binary) {
       case BinaryOp::kAdd: return b_.CreateAdd(x, y);
       case BinaryOp::kSub: return b_.CreateSub(x, y);

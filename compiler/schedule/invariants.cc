@@ -235,6 +235,7 @@ bool IsPrivate(const loop::Program& p, const std::vector<BlockSite>& sites, cons
 Status CheckIndependent(const loop::Program& p, const std::vector<BlockSite>& sites,
                         const BlockSite& s, const ForNode* f) {
   const loop::BlockNode& b = *s.block;
+  if (f->for_kind == ForKind::kVectorized && CombinesLanes(s, f)) return OkStatus();
   for (size_t i = 0; i < b.iters.size(); ++i) {
     if (b.iters[i].reduce && expr::Uses(b.bindings[i], f->var)) {
       return FailedPrecondition("block '{}' would reduce over the {} loop '{}'", b.name,
@@ -322,6 +323,17 @@ static bool OnlyAt(const Expr& predicate, const expr::Var& v) {
     return OnlyAt(predicate->args[0], v) || OnlyAt(predicate->args[1], v);
   return predicate->binary == expr::BinaryOp::kEq && predicate->args[0] == v &&
          predicate->args[1]->kind == expr::Kind::kInt;
+}
+
+bool CombinesLanes(const BlockSite& site, const ForNode* f) {
+  const loop::BlockNode& b = *site.block;
+  if (b.reducer == loop::Reducer::kNone || b.init || IsHalf(b.out->dtype)) return false;
+  // A condition would have to be the same in all lanes.
+  if (b.predicate && expr::Uses(b.predicate, f->var)) return false;
+  for (size_t i = 0; i < b.iters.size(); ++i) {
+    if (!b.iters[i].reduce && expr::Uses(b.bindings[i], f->var)) return false;
+  }
+  return true;
 }
 
 bool OncePerElement(const BlockSite& site, size_t first_loop) {

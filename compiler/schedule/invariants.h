@@ -3,8 +3,9 @@
 // broken by several primitives.
 //   - loop and block names are unique: a trace refers to them
 //   - a buffer's writers come before its readers
-//   - a vectorized loop is innermost, a parallel one outermost, neither is reduced over, and what
-//     their iterations write outside of themselves is different elements
+//   - a vectorized loop is innermost, a parallel one outermost; neither is reduced over, but the
+//     lanes of a vector may be combined into one element by a reduction that has started before;
+//     what their iterations write outside of themselves is otherwise different elements
 //   - a reduction's first step comes first for every element, and every step once
 //   - expressions, nests and buffers have bounded sizes: a trace may come from a peer
 // Pure functions.
@@ -27,6 +28,10 @@ bool OncePerElement(const loop::BlockSite& site, size_t first_loop);
 
 // Whether no iteration of a block's own axes, the reduced ones too, is run twice.
 bool OncePerIteration(const loop::BlockSite& site);
+
+// Whether a reduction over `loop` alone can run on a vector whose lanes are combined at the end: it
+// has no first step any more (decompose_reduction), and no condition tells lanes apart.
+bool CombinesLanes(const loop::BlockSite& site, const loop::ForNode* loop);
 
 // Whether each element of the program's only output is written once. Then the output may have the
 // bytes of an input of which each element goes into the element at the same place alone: whatever

@@ -1,5 +1,6 @@
 // Primitives that rearrange loops without moving blocks: split, fuse, reorder, the loop kinds,
 // annotate.
+#include "compiler/schedule/invariants.h"
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/primitives.h"
 
@@ -112,7 +113,8 @@ Status SetKind(Program& p, const std::string& name, ForKind kind) {
       bool inside = false;
       for (const ForNode* l : s.loops) inside |= l == f;
       for (size_t i = 0; inside && i < s.block->iters.size(); ++i) {
-        if (s.block->iters[i].reduce && expr::Uses(s.block->bindings[i], f->var)) {
+        if (s.block->iters[i].reduce && expr::Uses(s.block->bindings[i], f->var) &&
+            !(kind == ForKind::kVectorized && CombinesLanes(s, f))) {
           return FailedPrecondition("block '{}' reduces over it", s.block->name);
         }
       }

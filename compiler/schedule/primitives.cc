@@ -24,6 +24,8 @@ const std::vector<const Primitive*>& Primitives() {
       &PrimWinograd(),
       &PrimRFactor(),
       &PrimFuseAxes(),
+      &PrimRfactor(),
+      &PrimReciprocal(),
   };
   return all;
 }

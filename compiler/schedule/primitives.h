@@ -25,5 +25,7 @@ const Primitive& PrimPad();
 const Primitive& PrimWinograd();
 const Primitive& PrimRFactor();
 const Primitive& PrimFuseAxes();
+const Primitive& PrimRfactor();
+const Primitive& PrimReciprocal();
 
 }  // namespace whet::schedule

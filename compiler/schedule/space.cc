@@ -170,6 +170,7 @@ const std::vector<const Rule*>& Rules() {
       &RuleConv(),
       &RuleWinograd(),
       &RuleDepthwise(),
+      &RuleRows(),
       &RulePool(),
       &RuleMatmul(),
       &RuleElementwise(),

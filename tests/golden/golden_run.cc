@@ -36,6 +36,9 @@ class Runner {
   }
 
  private:
+  // A rounding more.
+  static bool IsApproximate(const schedule::Instr& i) { return i.primitive == "reciprocal"; }
+
   Status Step(const std::string& step) {
     if (step == "lower") return Lower();
     if (step.rfind("pass ", 0) == 0) return Pass(step.substr(5));
@@ -45,6 +48,7 @@ class Runner {
     if (out_.programs.size() != 1 || line.instrs.size() != 1) return InvalidArgument("not a step");
     schedule::Schedule s(out_.programs[0]);
     WHET_RETURN_IF_ERROR(s.Apply(line.instrs[0]));
+    approximate_ |= IsApproximate(line.instrs[0]);
     out_.programs[0] = s.program();
     out_.trace.instrs.push_back(line.instrs[0]);
     return OkStatus();
@@ -97,6 +101,7 @@ class Runner {
     if (space.Locate(s.trace()) != at) return Internal("the trace does not lead back to its point");
     out_.programs[0] = s.program();
     out_.trace = s.trace();
+    for (const schedule::Instr& i : s.trace().instrs) approximate_ |= IsApproximate(i);
     return OkStatus();
   }
 

@@ -140,4 +140,72 @@ inline loop::Program RowNormProgram(int64_t m, int64_t n) {
   return *p;
 }
 
+// Stages along rows as softmax and normalisations have them, of numbers that stay exact: the
+// largest of the last `reduced` axes, distances from it (a stage worth keeping), their sum, and
+// both with a factor per element of a row.
+inline loop::Program RowStagesProgram(const std::vector<int64_t>& shape, size_t reduced) {
+  using expr::Expr;
+  te::Builder b;
+  const size_t outer = shape.size() - reduced;
+  const auto x = b.Input("x", DType::kF32, shape, false);
+  const auto w = b.Input("w", DType::kF32, {shape.back()}, true);
+  te::AxisSpec rows, along, all;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    all.emplace_back("d" + std::to_string(d), shape[d]);
+    (d < outer ? rows : along).emplace_back((d < outer ? "d" : "k") + std::to_string(d), shape[d]);
+  }
+  auto both = [](std::vector<Expr> i, const std::vector<Expr>& r) {
+    i.insert(i.end(), r.begin(), r.end());
+    return i;
+  };
+  auto row = [&](const std::vector<Expr>& i) {
+    return std::vector<Expr>(i.begin(), i.begin() + outer);
+  };
+  const auto top = b.Reduce("top", DType::kF32, rows, along, te::Reducer::kMax,
+                            [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                              return expr::Load(x, both(i, r));
+                            });
+  const auto d = b.Compute("d", DType::kF32, all, [&](const std::vector<Expr>& i) {
+    return expr::Call(expr::Intrinsic::kAbs, expr::Load(x, i) - expr::Load(top, row(i)));
+  });
+  const auto sum = b.Reduce("sum", DType::kF32, rows, along, te::Reducer::kSum,
+                            [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                              return expr::Load(d, both(i, r));
+                            });
+  const auto half = b.Compute("half", DType::kF32, rows, [&](const std::vector<Expr>& i) {
+    return expr::Load(sum, i) * expr::Float(0.5);
+  });
+  const auto out = b.Compute("out", DType::kF32, all, [&](const std::vector<Expr>& i) {
+    return expr::Load(d, i) * expr::Load(w, {i.back()}) - expr::Load(half, row(i));
+  });
+  const int rank = static_cast<int>(shape.size());
+  const auto id = expr::IndexMap::Identity(rank);
+  auto p = loop::FromTe("rows", b.Finish({out}), {id, expr::IndexMap::Identity(1)}, {id});
+  WHET_CHECK(p.ok());
+  return *p;
+}
+
+// One number per row: the least product of two tensors' elements, plus 1 when `last`.
+inline loop::Program RowReductionProgram(int64_t m, int64_t n, bool last) {
+  using expr::Expr;
+  te::Builder b;
+  const auto x = b.Input("x", DType::kF32, {m, n}, false);
+  const auto least =
+      b.Reduce(last ? "least" : "out", DType::kF32, {{"m", m}}, {{"k", n}}, te::Reducer::kMin,
+               [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                 const Expr e = expr::Load(x, {i[0], r[0]});
+                 return e * e;
+               });
+  auto out = least;
+  if (last) {
+    out = b.Compute("out", DType::kF32, {{"m", m}}, [&](const std::vector<Expr>& i) {
+      return expr::Load(least, i) + expr::Float(1);
+    });
+  }
+  auto p = loop::FromTe("rows", b.Finish({out}), {expr::IndexMap::Identity(2)},
+                        {expr::IndexMap::Identity(1)});
+  WHET_CHECK(p.ok());
+  return *p;
+}
+
 }  // namespace whet::testing_support

@@ -44,7 +44,20 @@ std::vector<Case> Cases() {
           {"matmul", BatchMatmulProgram(2, 5, 24, 6, {0, 2, 1}, {0, 1, 2}, {1, 0, 2})},
           {"matmul", BatchMatmulProgram(1, 6, 21, 9, {0, 1, 2}, {0, 2, 1}, {0, 1, 2})},
           {"elementwise", AddPaddedProgram(28, 24, 3, 5)},
-          {"generic", RowNormProgram(5, 19)}};
+          {"generic", RowNormProgram(5, 7)},
+          {"rows", RowNormProgram(5, 19)},
+          // Vectors that fit, one short vector, several axes of rows and of what is reduced, a
+          // single row, rows longer than what is kept in registers.
+          {"rows", RowStagesProgram({4, 64}, 1)},
+          {"rows", RowStagesProgram({8, 11}, 1)},
+          {"rows", RowStagesProgram({2, 3, 4, 37}, 1)},
+          {"rows", RowStagesProgram({2, 3, 5, 19}, 2)},
+          {"rows", RowStagesProgram({1, 45}, 1)},
+          {"rows", RowStagesProgram({33}, 1)},
+          {"rows", RowStagesProgram({2, 701}, 1)},
+          {"rows", RowReductionProgram(4, 50, false)},
+          {"rows", RowReductionProgram(3, 128, true)},
+          {"pool", RowReductionProgram(1, 1, true)}};
 }
 
 std::vector<float> LoweredResult(const Program& p) {
@@ -223,6 +236,35 @@ TEST(RulesTest, OutputsMayOverwriteAResidual) {
                                           testing_support::IntegerInputs(program), "residual"),
                 expected)
           << s->trace().ToString();
+    }
+  }
+}
+
+// Of other lengths of vectors, every point of small spaces.
+TEST(RulesTest, RowsOfAnyLengthOnAnyVectors) {
+  using testing_support::RowStagesProgram;
+  for (const char* text : {"cpu -arch=x86_64 -mattr=+avx,+avx2,+fma -l1d=32768 -l2=262144 -l3=0",
+                           "cpu -arch=x86_64 -l1d=32768 -l2=262144 -l3=0"}) {
+    auto target = Target::Parse(text);
+    ASSERT_TRUE(target.ok()) << target.status();
+    for (int64_t length : {8, 9, 13, 16, 31, 33}) {
+      for (int64_t rows : {1, 2, 3, 4}) {
+        const Program program = RowStagesProgram({rows, length}, 1);
+        const Space space(program, *target);
+        ASSERT_STREQ(space.variants()[0].rule->name, "rows") << length;
+        const std::vector<float> expected = testing_support::Interpreted(program, "out");
+        Rng rng(static_cast<uint64_t>(length));
+        std::vector<Point> points = testing_support::DrawnPoints(space, 0, 2, rng);
+        points.push_back(space.Default());
+        for (const Point& p : points) {
+          auto s = space.Apply(p);
+          ASSERT_TRUE(s.ok()) << s.status();
+          ASSERT_EQ(testing_support::Compiled(s->program(), *target,
+                                              testing_support::IntegerInputs(program)),
+                    expected)
+              << s->trace().ToString();
+        }
+      }
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "compiler/schedule/invariants.h"
 #include "compiler/support/rng.h"
 #include "tests/unit/conv_program.h"
+#include "tests/unit/programs.h"
 
 namespace whet::schedule {
 namespace {
@@ -96,6 +97,34 @@ TEST(ScheduleTest, ComputeAtComputesTheHaloPerRow) {
   for (const auto& b : lowered->main.intermediates) {
     if (b->name == "pad") {
       EXPECT_EQ(b->shape, (std::vector<int64_t>{1, 3, 3, 8}));
+    }
+  }
+}
+
+TEST(ScheduleTest, EveryStepOfAReductionAcrossLanesKeepsTheResult) {
+  for (int64_t length : {1, 7, 19, 32}) {
+    const Program initial = testing_support::RowNormProgram(3, length);
+    const std::vector<double> expected = RunBlocks(initial);
+    Schedule s(initial);
+    for (const std::vector<std::string>& step :
+         std::vector<std::vector<std::string>>{{"rfactor", "sum", "k", "8", "part"},
+                                               {"rfactor", "sum", "k", "4", "lanes"},
+                                               {"rfactor", "top", "k", "4", "tops"},
+                                               {"compute_at", "part", "sum.m"},
+                                               {"decompose_reduction", "sum", "sum.k"},
+                                               {"vectorize", "sum.k"},
+                                               {"decompose_reduction", "top", "top.k"},
+                                               {"vectorize", "top.k"},
+                                               {"vectorize", "lanes.k_l"}}) {
+      Status st = s.Apply(step[0], {step.begin() + 1, step.end()});
+      if (step[1] == "part" || step[1] == "lanes.k_l") {
+        // Not while the reader is elsewhere; not a loop around another.
+        EXPECT_FALSE(st.ok());
+        continue;
+      }
+      ASSERT_TRUE(st.ok()) << st << "\n" << loop::ToString(s.program());
+      ASSERT_EQ(RunBlocks(s.program()), expected) << loop::ToString(s.program());
+      ASSERT_EQ(RunLowered(s.program()), expected) << loop::ToString(s.program());
     }
   }
 }
