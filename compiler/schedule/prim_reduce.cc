@@ -1,5 +1,5 @@
 // Primitives for reductions along a contiguous axis and for what is divided by their results:
-// rfactor, reciprocal.
+// interleave, reciprocal.
 #include "compiler/schedule/prim_util.h"
 #include "compiler/schedule/primitives.h"
 
@@ -60,11 +60,11 @@ std::vector<loop::DimRange> WholeDomain(const BlockFields& f) {
   return domain;
 }
 
-// rfactor BLOCK AXIS FACTOR NAME: BLOCK reduces over AXIS in two steps. A new block NAME combines
+// interleave BLOCK AXIS FACTOR NAME: BLOCK reduces over AXIS in two steps. A new block NAME combines
 // the elements whose place on AXIS has the same rest modulo FACTOR, for every rest; BLOCK combines
 // those. With FACTOR lanes or a multiple of them the first step runs on whole vectors, whose sums
 // do not wait for one another. Before the block's loops are changed.
-Status Rfactor(Program& p, const std::vector<std::string>& args) {
+Status Interleave(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   const BlockNode& b = *site.block;
   WHET_ASSIGN_OR_RETURN(int64_t factor, NeedInt(args[2], 1, 4096));
@@ -137,7 +137,7 @@ Status Rfactor(Program& p, const std::vector<std::string>& args) {
   p.intermediates.push_back(made);
   return OkStatus();
 }
-const Primitive kRfactor = {"rfactor", 1, "rfactor BLOCK AXIS FACTOR NAME", 4, 4, Rfactor};
+const Primitive kInterleave = {"interleave", 1, "interleave BLOCK AXIS FACTOR NAME", 4, 4, Interleave};
 
 // Whether the buffer's numbers are between 1 and the number of terms (or NaN): sums of exp(x - top)
 // where top is the largest x of those summed, so that one term is 1 and none is more.
@@ -235,7 +235,7 @@ const Primitive kReciprocal = {"reciprocal", 1, "reciprocal BLOCK BUFFER NAME", 
 
 }  // namespace
 
-const Primitive& PrimRfactor() { return kRfactor; }
+const Primitive& PrimInterleave() { return kInterleave; }
 const Primitive& PrimReciprocal() { return kReciprocal; }
 
 }  // namespace whet::schedule

@@ -24,7 +24,7 @@ const std::vector<const Primitive*>& Primitives() {
       &PrimWinograd(),
       &PrimRFactor(),
       &PrimFuseAxes(),
-      &PrimRfactor(),
+      &PrimInterleave(),
       &PrimReciprocal(),
   };
   return all;

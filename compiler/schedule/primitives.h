@@ -25,7 +25,7 @@ const Primitive& PrimPad();
 const Primitive& PrimWinograd();
 const Primitive& PrimRFactor();
 const Primitive& PrimFuseAxes();
-const Primitive& PrimRfactor();
+const Primitive& PrimInterleave();
 const Primitive& PrimReciprocal();
 
 }  // namespace whet::schedule

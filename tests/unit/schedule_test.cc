@@ -107,9 +107,9 @@ TEST(ScheduleTest, EveryStepOfAReductionAcrossLanesKeepsTheResult) {
     const std::vector<double> expected = RunBlocks(initial);
     Schedule s(initial);
     for (const std::vector<std::string>& step :
-         std::vector<std::vector<std::string>>{{"rfactor", "sum", "k", "8", "part"},
-                                               {"rfactor", "sum", "k", "4", "lanes"},
-                                               {"rfactor", "top", "k", "4", "tops"},
+         std::vector<std::vector<std::string>>{{"interleave", "sum", "k", "8", "part"},
+                                               {"interleave", "sum", "k", "4", "lanes"},
+                                               {"interleave", "top", "k", "4", "tops"},
                                                {"compute_at", "part", "sum.m"},
                                                {"decompose_reduction", "sum", "sum.k"},
                                                {"vectorize", "sum.k"},
