@@ -305,9 +305,12 @@ class WinogradWriter {
     WHET_RETURN_IF_ERROR(Do("vectorize", {vl}));
     for (const std::string& l : unrolled) WHET_RETURN_IF_ERROR(Do("unroll", {l}));
     WHET_RETURN_IF_ERROR(Do("decompose_reduction", {m_, reduced}));
-    // Weights are one long stream, which costs a tenth to a fifth of the time where it comes from
-    // beyond L2 and the processor's own prefetching stops at each page; elsewhere asking is free.
-    WHET_RETURN_IF_ERROR(Do("annotate", {reduced, "prefetch", "4096"}));
+    // Weights are one long stream, of which a plane's panel comes while the one before is
+    // multiplied: with weights from L3 that takes a tenth to a half off the time; elsewhere asking
+    // is free.
+    constexpr int64_t kFarthest = 32 << 10;
+    const int64_t panel = c_.channels * Width() * c_.item;
+    WHET_RETURN_IF_ERROR(Do("annotate", {reduced, "prefetch", Text(std::min(panel, kFarthest))}));
     WHET_RETURN_IF_ERROR(Do("reverse_compute_at", {store, to}));
     WHET_RETURN_IF_ERROR(
         Do("split", {store + filter, Text(c_.lanes), store + ".vu", store + ".vl"}));
