@@ -1,5 +1,7 @@
 #include "compiler/builder/model_build.h"
 
+#include <cstdio>
+
 #include "compiler/task/workload_program.h"
 
 namespace whet::builder {
@@ -61,8 +63,8 @@ Status ReadBuild(Message& m, const codegen::ModelGraph* first, codegen::ModelBui
   }
   WHET_RETURN_IF_ERROR(ReadGraph(m, build.tasks.size(), first, build));
   for (v1::ModelGraph& g : *m.mutable_variants())
-    WHET_RETURN_IF_ERROR(ReadGraph(g, build.tasks.size(), first ? first : &build,
-                                   build.variants.emplace_back()));
+    WHET_RETURN_IF_ERROR(
+        ReadGraph(g, build.tasks.size(), first ? first : &build, build.variants.emplace_back()));
   return OkStatus();
 }
 
@@ -74,7 +76,11 @@ StatusOr<codegen::ModelStats> BuildModelOf(v1::ModelBuildRequest request) {
   WHET_RETURN_IF_ERROR(ReadBuild(request, nullptr, spec));
   for (v1::ModelBuild& b : *request.mutable_builds())
     WHET_RETURN_IF_ERROR(ReadBuild(b, &spec, spec.builds.emplace_back()));
-  return codegen::BuildModel(std::move(spec), request.out_path());
+  if (request.cache_dir().empty()) return codegen::BuildModel(std::move(spec), request.out_path());
+  StatusOr<ContentCache> cache = ContentCache::Open(request.cache_dir(), request.cache_bytes());
+  if (!cache.ok())
+    fmt::print(stderr, "whet: compiled without a cache: {}\n", Message(cache.status()));
+  return codegen::BuildModel(std::move(spec), request.out_path(), cache.ok() ? &*cache : nullptr);
 }
 
 }  // namespace whet::builder

@@ -122,6 +122,9 @@ class DataObject {
 Status LinkShared(const std::vector<std::string>& object_paths, const std::string& exported,
                   const std::string& out_path);
 
+// Which LLVM it is: version, and the file, its size and its time, where that is a shared library.
+std::string CodeGeneratorVersion();
+
 // Loads LLVM's targets and compiles something small, so that a forked child starts warm.
 Status WarmUp(const Target& target);
 

@@ -1,5 +1,6 @@
 #include "compiler/codegen/llvm_common.h"
 
+#include <dlfcn.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/CodeGen/MachineDominators.h>
 #include <llvm/CodeGen/MachineFrameInfo.h>
@@ -11,6 +12,7 @@
 #include <llvm/CodeGen/TargetInstrInfo.h>
 #include <llvm/CodeGen/TargetPassConfig.h>
 #include <llvm/CodeGen/TargetSubtargetInfo.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -24,6 +26,7 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -422,6 +425,17 @@ StatusOr<std::string> GenerateModel(const ModelDesc& model, const Target& target
   WHET_ASSIGN_OR_RETURN(ModuleHolder h, NewModule("model", target));
   ModelEmitter(*h.module, model).Run(target);
   return EmitObject(*h.module, target);
+}
+
+std::string CodeGeneratorVersion() {
+  std::string version = "LLVM " LLVM_VERSION_STRING;
+  Dl_info info = {};
+  struct stat s = {};
+  if (dladdr(reinterpret_cast<const void*>(&llvm::verifyModule), &info) != 0 && info.dli_fname &&
+      stat(info.dli_fname, &s) == 0)
+    version +=
+        fmt::format(" {} {} {}.{}", info.dli_fname, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+  return version;
 }
 
 Status WarmUp(const Target& target) {

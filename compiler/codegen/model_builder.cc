@@ -11,11 +11,9 @@
 #include <numeric>
 #include <set>
 
+#include "compiler/codegen/built_task.h"
 #include "compiler/codegen/codegen.h"
-#include "compiler/codegen/untuned.h"
 #include "compiler/loop/interpret.h"
-#include "compiler/schedule/invariants.h"
-#include "compiler/schedule/space.h"
 #include "deploy/runtime/whet_artifact.h"
 
 namespace whet::codegen {
@@ -49,23 +47,13 @@ struct TempDir {
   std::string path;
 };
 
-struct BuiltTask {
-  bool writes_output_once = false;
-  loop::Lowered lowered;
-  ObjectCode code;
-  ObjectStats stats;
-};
-
 // Runs prepack kernels: natively through a library made of the same objects, or interpreted.
 class Prepacker {
  public:
   Prepacker(const std::vector<BuiltTask>& tasks, const std::vector<std::string>& objects,
             const Target& target, const std::string& path)
       : tasks_(tasks) {
-    const Target host = Target::Host();
-    bool runs_here = target.arch == host.arch;
-    for (const std::string& f : target.features) runs_here &= host.Has(f);
-    if (runs_here) load_status_ = Load(objects, target, path);
+    if (RunsHere(target)) load_status_ = Load(objects, target, path);
   }
   ~Prepacker() {
     if (library_) dlclose(library_);
@@ -75,9 +63,9 @@ class Prepacker {
   StatusOr<std::map<std::string, std::string>> Run(
       int task, const std::map<std::string, const std::string*>& constants) {
     WHET_RETURN_IF_ERROR(load_status_);
-    const loop::Program& p = tasks_[task].lowered.prepack;
+    const loop::Program& p = tasks_[task].prepack;
     std::map<std::string, std::string> out;
-    for (const expr::Buffer& b : tasks_[task].lowered.packed) out[b->name].resize(Bytes(b));
+    for (const expr::Buffer& b : tasks_[task].packed) out[b->name].resize(Bytes(b));
     if (library_) {
       std::map<std::string, std::vector<char>> workspace;
       std::vector<void*> buffers;
@@ -169,28 +157,6 @@ class ConstantSection {
   DataObject& object_;
   std::map<std::pair<Fingerprint, size_t>, int64_t> offsets_;
 };
-
-StatusOr<BuiltTask> BuildScheduled(const schedule::Schedule& s, const std::string& prefix,
-                                   const Target& target) {
-  BuiltTask b;
-  b.writes_output_once = schedule::WritesOutputOnce(s.program());
-  WHET_ASSIGN_OR_RETURN(b.lowered, loop::Lower(s.program()));
-  WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(b.lowered, prefix, target));
-  b.stats = b.code.stats;
-  return b;
-}
-
-StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
-                              const Target& target) {
-  if (!task.trace.instrs.empty()) {
-    WHET_ASSIGN_OR_RETURN(const schedule::Schedule s,
-                          schedule::Schedule::Replay(task.initial, task.trace));
-    return BuildScheduled(s, prefix, target);
-  }
-  return BuildUntuned(schedule::Space(task.initial, target), [&](const schedule::Schedule& s) {
-    return BuildScheduled(s, prefix, target);
-  });
-}
 
 // The descriptor of one graph. Constants go into a section that all graphs share.
 class Assembler {
@@ -389,18 +355,24 @@ std::string LabelOfTask(const ModelBuild& build, size_t task) {
 // Everything for one processor: objects go to `dir` and are added to `objects`. `number` tells the
 // builds of an artifact apart.
 StatusOr<ModelDesc> BuildFor(const ModelSpec& spec, const ModelBuild& build, size_t number,
-                             const std::string& dir, ConstantSection& constants,
-                             std::vector<std::string>& objects, ModelStats& stats) {
+                             const std::string& dir, ContentCache* cache,
+                             ConstantSection& constants, std::vector<std::string>& objects,
+                             ModelStats& stats) {
   std::vector<BuiltTask> tasks;
   std::vector<std::string> own;
+  std::map<std::string, int> prefixes;
   for (size_t i = 0; i < build.tasks.size(); ++i) {
-    auto built = BuildTask(build.tasks[i], fmt::format("whet_b{}_t{}", number, i), build.target);
+    // A task that occurs twice needs symbols of its own each time.
+    std::string prefix = SymbolPrefix(build.tasks[i], build.target);
+    if (const int before = prefixes[prefix]++; before > 0) prefix += fmt::format("_{}", before);
+    auto built = BuildTask(build.tasks[i], prefix, build.target, cache);
     if (!built.ok())
       return Annotate(built.status(), fmt::format("task '{}' ({})", LabelOfTask(build, i),
                                                   build.tasks[i].workload));
     own.push_back(fmt::format("{}/b{}t{}.o", dir, number, i));
     WHET_RETURN_IF_ERROR(WriteFile(own.back(), built->code.object));
     stats.code_bytes += static_cast<int64_t>(built->code.object.size());
+    stats.cached_objects += built->cached;
     built->code.object.clear();
     tasks.push_back(std::move(*built));
   }
@@ -457,7 +429,7 @@ int64_t PlanMemory(const std::vector<Lifetime>& buffers, std::vector<int64_t>* o
   return total;
 }
 
-StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path) {
+StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path, ContentCache* cache) {
   TempDir dir;
   if (dir.path.empty())
     return Unavailable("cannot make a temporary directory: {}", std::strerror(errno));
@@ -467,12 +439,13 @@ StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path) {
   DataObject data(dir.path + "/constants.o", kConstants, spec.target);
   ConstantSection constants(data);
   WHET_ASSIGN_OR_RETURN(ModelDesc desc,
-                        BuildFor(spec, spec, 0, dir.path, constants, objects, stats));
+                        BuildFor(spec, spec, 0, dir.path, cache, constants, objects, stats));
   for (size_t i = 0; i < spec.builds.size(); ++i) {
-    WHET_ASSIGN_OR_RETURN(
-        ModelDesc more, BuildFor(spec, spec.builds[i], i + 1, dir.path, constants, objects, stats));
+    WHET_ASSIGN_OR_RETURN(ModelDesc more, BuildFor(spec, spec.builds[i], i + 1, dir.path, cache,
+                                                   constants, objects, stats));
     desc.builds.push_back(std::move(more));
   }
+  if (cache != nullptr && cache->misses() > 0) cache->Trim();
   stats.constant_bytes = constants.size();
   ForEachGraph(desc, [&](ModelDesc& d) {
     d.constants_bytes = stats.constant_bytes;

@@ -8,6 +8,7 @@
 
 #include "compiler/loop/loop.h"
 #include "compiler/schedule/trace.h"
+#include "compiler/support/content_cache.h"
 #include "compiler/target/target.h"
 
 namespace whet::codegen {
@@ -57,20 +58,22 @@ struct ModelBuild : ModelGraph {
   std::vector<ModelGraph> variants;  // the same network for other input shapes
 };
 
-struct ModelSpec : ModelBuild {  // its own target is the one that asks for the least
-  std::string name;              // letters, digits, '_'
+struct ModelSpec : ModelBuild {    // its own target is the one that asks for the least
+  std::string name;                // letters, digits, '_'
   std::vector<ModelBuild> builds;  // for further processors, the best first
 };
 
 struct ModelStats {
+  int64_t cached_objects = 0;  // those that came out of the cache
   int64_t code_bytes = 0;
   int64_t constant_bytes = 0;
   int64_t arena_bytes = 0;  // the largest of the graphs'
 };
 
-// Writes `out_path` (via a temporary beside it). Errors: a trace that does not replay (names the
-// task), an unwritable path.
-StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path);
+// Writes `out_path` (via a temporary beside it), the same bytes with a cache of objects as without.
+// Errors: a trace that does not replay (names the task), an unwritable path.
+StatusOr<ModelStats> BuildModel(ModelSpec spec, const std::string& out_path,
+                                ContentCache* cache = nullptr);
 
 // Offsets for buffers that live during [first, last] steps so that no two that are alive together
 // overlap; returns the total. Greedy by size, largest first (Pisarchyk and Lee 2020), ties by

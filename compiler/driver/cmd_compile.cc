@@ -10,6 +10,7 @@
 #include "compiler/driver/output_file.h"
 #include "compiler/driver/report.h"
 #include "compiler/driver/verbs.h"
+#include "compiler/support/content_cache.h"
 
 namespace whet::driver {
 namespace {
@@ -29,13 +30,23 @@ class CompileVerb : public Verb {
         .Value("NAME");
     flags.Add("--untuned", &untuned_, "default schedules for every task, whatever the log holds");
     model_.DeclareLayouts(flags);
+    flags
+        .Add("--object-cache", &object_cache_,
+             "folder of objects that earlier compilations made; 'off': compile everything; default "
+             "$XDG_CACHE_HOME/whet/objects or ~/.cache/whet/objects")
+        .Value("DIR|off");
+    flags.Add("--object-cache-mb", &object_cache_mb_, "how large that may become, in MiB")
+        .Range(1, 1 << 20);
     flags.Add("--explain", &explain_, "list every task with the schedule it got, and why");
     flags.Json(&json_);
     flags.Notes(
         "A record is used only where the log's paired measurements say that it beats the default "
-        "schedule. The same log gives\nthe same bytes. With several --target, each has schedules of its "
+        "schedule. The same log gives\nthe same bytes. With several --target, each has schedules "
+        "of its "
         "own, from records of its instruction set;\nweights that two of them read alike are stored "
-        "once.");
+        "once.\nCode of tasks that were compiled before comes out of the object cache; the "
+        "artifact is the "
+        "same.");
     flags.Example("whet compile model.onnx --db tuning.db -o model.so");
     flags.Example("whet compile model.onnx --shape x=1,3,320,640 -o model.so --explain");
     flags.Example("whet compile vad.onnx --bind sr=16000 --bind batch=1 -o vad.so");
@@ -63,6 +74,9 @@ class CompileVerb : public Verb {
     options.output = output_;
     options.name = name_;
     options.use_records = !untuned_;
+    if (object_cache_ != "off")
+      options.object_cache = object_cache_.empty() ? ObjectCacheDir() : object_cache_;
+    options.object_cache_bytes = object_cache_mb_ << 20;
     WHET_ASSIGN_OR_RETURN(const CompileReport report, CompileModel(options));
     if (TextWanted(json_)) Print(report);
     Json json = {{"tasks", report.tuned + report.untuned},
@@ -72,6 +86,7 @@ class CompileVerb : public Verb {
                  {"peak_bytes", report.peak_bytes},
                  {"artifact_bytes", report.artifact_bytes},
                  {"arena_bytes", report.arena_bytes},
+                 {"cached_objects", report.cached_objects},
                  {"output", output_},
                  {"target", report.target},
                  {"plan", PlanJson(report.plan)},
@@ -131,7 +146,8 @@ class CompileVerb : public Verb {
   }
 
   ModelFlags model_;
-  std::string output_, name_, json_;
+  std::string output_, name_, json_, object_cache_;
+  int64_t object_cache_mb_ = kObjectCacheBytes >> 20;
   bool untuned_ = false, explain_ = false;
 };
 

@@ -191,8 +191,7 @@ StatusOr<TargetReport> PrepareFor(const Target& target, const CompileOptions& op
   build.set_metadata(metadata);
   WHET_RETURN_IF_ERROR(FillModelBuild(m.graph, m.partition, traces, request, build));
   for (size_t i = 1; i < sets.size(); ++i)
-    WHET_RETURN_IF_ERROR(
-        AddModelVariant(sets[i].graph, sets[i].partition, request, build));
+    WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request, build));
   return report;
 }
 
@@ -204,6 +203,10 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   v1::ModelBuildRequest request;
   request.set_name(options.name.empty() ? ModelName(options.model) : options.name);
   request.set_out_path(std::filesystem::absolute(options.output).string());
+  if (!options.object_cache.empty()) {
+    request.set_cache_dir(std::filesystem::absolute(options.object_cache).string());
+    request.set_cache_bytes(options.object_cache_bytes);
+  }
   WHET_ASSIGN_OR_RETURN(TargetReport least, PrepareFor(targets.back(), options, request));
   std::vector<TargetReport> best_first;
   for (size_t i = 0; i + 1 < targets.size(); ++i) {
@@ -221,6 +224,7 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
   getrusage(RUSAGE_SELF, &own);
   report.peak_bytes = std::max<int64_t>(own.ru_maxrss * 1024, reply.peak_bytes());
   report.arena_bytes = reply.arena_bytes();
+  report.cached_objects = reply.cached_objects();
   report.artifact_bytes = static_cast<int64_t>(std::filesystem::file_size(options.output));
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

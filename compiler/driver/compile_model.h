@@ -31,8 +31,8 @@ struct ModelOptions {
   std::string target = "host";             // or target text, or a short name
   // CompileModel: further processors that the artifact holds code for.
   std::vector<std::string> more_targets;
-  int threads = 1;                         // records are looked up for this number of threads
-  std::string db;                          // tuning log; empty: none
+  int threads = 1;     // records are looked up for this number of threads
+  std::string db;      // tuning log; empty: none
   std::string server;  // HOST:PORT of a tuner server to ask instead; empty: none
   // The graph's text goes to stderr after each run of this graph pass; empty: none.
   std::string dump_after;
@@ -63,6 +63,9 @@ struct CompileOptions : ModelOptions {
   std::string output;       // path of the .so
   std::string name;         // of the exported symbol; empty: from the model's file name
   bool use_records = true;  // false: default schedules, whatever the log holds
+  // Folder of objects that earlier compilations made; empty: none. It does not change the artifact.
+  std::string object_cache;
+  int64_t object_cache_bytes = 0;
 };
 
 // How the network is cut, and why; see driver/plan.h.
@@ -83,11 +86,12 @@ struct TargetReport {
 };
 
 struct CompileReport : TargetReport {  // of the best processor
-  std::vector<TargetReport> further;   // of the others, in the order in which the runtime tries them
+  std::vector<TargetReport> further;  // of the others, in the order in which the runtime tries them
   double seconds = 0;
   int64_t peak_bytes = 0;      // of the compiling processes' memory
   int64_t artifact_bytes = 0;  // size of the file
   int64_t arena_bytes = 0;     // memory plan of one instance
+  int64_t cached_objects = 0;  // tasks whose code came out of the cache
 };
 
 StatusOr<CompileReport> CompileModel(const CompileOptions& options);

@@ -18,6 +18,7 @@
 
 #include "compiler/driver/names.h"
 #include "compiler/driver/timing.h"
+#include "compiler/support/content_cache.h"
 #include "compiler/support/env.h"
 #include "compiler/support/paths.h"
 #include "compiler/target/target.h"
@@ -173,6 +174,25 @@ void ExamineDevices(std::vector<Finding>* out) {
       {"OpenCL", library("libOpenCL.so.1") ? "loader found" : "none (no libOpenCL.so.1)"});
 }
 
+void ExamineObjectCache(std::vector<Finding>* out) {
+  const std::string dir = ObjectCacheDir();
+  if (dir.empty()) {
+    out->push_back({"object cache", "none (no HOME)"});
+    return;
+  }
+  const StatusOr<ContentCache> cache = ContentCache::Open(dir, kObjectCacheBytes);
+  if (!cache.ok()) {
+    out->push_back({"object cache", Message(cache.status()), Level::kNote,
+                    "models are compiled without it; name another with --object-cache or "
+                    "WHET_OBJECT_CACHE"});
+    return;
+  }
+  const ContentCache::Usage usage = cache->Measure();
+  out->push_back({"object cache", fmt::format("{}: {} objects, {} of {}", dir, usage.entries,
+                                              BytesText(static_cast<double>(usage.bytes)),
+                                              BytesText(static_cast<double>(kObjectCacheBytes)))});
+}
+
 void ExamineInstallation(const std::string& state_dir, std::vector<Finding>* out) {
   const StatusOr<std::string> dir = StateDir(state_dir);
   if (!dir.ok()) {
@@ -185,6 +205,7 @@ void ExamineInstallation(const std::string& state_dir, std::vector<Finding>* out
                     lock.ok() || busy ? "" : Message(lock.status())});
     out->push_back({"device lock", busy ? Message(lock.status()) : "free"});
   }
+  ExamineObjectCache(out);
   for (const char* program :
        {"whet-builder", "whet-runner", "rpc-worker", "rpc-tracker", "tuner-server"}) {
     const StatusOr<std::string> path = FindProgram(program);

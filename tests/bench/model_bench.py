@@ -76,7 +76,7 @@ def shape_of(build, model, flags):
 
 def measure(name, model, flags, args, scratch):
     artifact = os.path.join(scratch, name + ".so")
-    seconds, out = run([f"{args.build}/bin/whet", "compile", model, *flags, "-o", artifact, "--untuned", "--json", "-"])
+    seconds, out = run([f"{args.build}/bin/whet", "compile", model, *flags, "-o", artifact, "--untuned", "--object-cache", "off", "--json", "-"])
     if seconds is None:
         return {"name": name, "error": out}
     report = json.loads(out)
@@ -123,7 +123,7 @@ def compare_layouts(name, model, flags, args, scratch):
     for layouts in LAYOUTS:
         artifact = os.path.join(scratch, f"{name}-{layouts}.so")
         chosen = [*flags, "--layouts", layouts]
-        seconds, out = run([f"{args.build}/bin/whet", "compile", model, *chosen, "-o", artifact, "--untuned"])
+        seconds, out = run([f"{args.build}/bin/whet", "compile", model, *chosen, "-o", artifact, "--untuned", "--object-cache", "off"])
         if seconds is None:
             return {"name": name, "error": out}
         shape = shape_of(args.build, model, chosen)

@@ -152,6 +152,7 @@ class CliCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('WHET_')}
         self.env['XDG_STATE_HOME'] = os.path.join(self.dir, 'state')
+        self.env['XDG_CACHE_HOME'] = os.path.join(self.dir, 'cache')
 
     def path(self, name, content=None):
         p = os.path.join(self.dir, name)

@@ -106,6 +106,7 @@ int ModelMain(const char* path, const char* reply_path) {
       reply.set_code_bytes(stats->code_bytes);
       reply.set_constant_bytes(stats->constant_bytes);
       reply.set_arena_bytes(stats->arena_bytes);
+      reply.set_cached_objects(stats->cached_objects);
     }
   }
   reply.set_ok(st.ok());
