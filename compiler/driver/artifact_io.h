@@ -19,7 +19,8 @@ StatusOr<std::shared_ptr<const Model>> LoadArtifact(const std::string& path,
                                                     const LoadOptions& options = {});
 // --target of the commands that run an artifact.
 inline constexpr const char* kBuildHelp =
-    "of an artifact for several processors: the code to use, by its name in `whet inspect`; default: "
+    "of an artifact for several processors: the code to use, by its name in `whet inspect`; "
+    "default: "
     "the best that runs here";
 // " as x86-64-v3" where there is a choice, else "".
 std::string BuildText(const Model& model);

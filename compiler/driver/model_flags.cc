@@ -70,8 +70,9 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
       "`whet doctor` prints it";
   if (several_targets_) {
     flags
-        .Add("--target", &targets_,
-             what + "; repeated: the artifact holds code for each, and takes the best where it runs")
+        .Add(
+            "--target", &targets_,
+            what + "; repeated: the artifact holds code for each, and takes the best where it runs")
         .Value("TARGET");
   } else {
     flags.Add("--target", &options.target, what).Value("TARGET");
@@ -130,8 +131,8 @@ std::string PlanText(const PlanInfo& p) {
 }
 
 std::string ModelFlags::GivenForModels() const {
-  for (const char* flag : {"--shape", "--bind", "--output", "--threads", "--db",
-                           "--server", "--dump-after", "--layouts", "--graph"}) {
+  for (const char* flag : {"--shape", "--bind", "--output", "--threads", "--db", "--server",
+                           "--dump-after", "--layouts", "--graph"}) {
     if (flags_->OnCommandLine(flag)) return flag;
   }
   return "";

@@ -15,7 +15,7 @@ class ModelFlags {
  public:
   enum class Needs { kShapes, kRecords };  // kRecords: also a target, and where the records are
   void Declare(Flags& flags, Needs needs = Needs::kRecords);
-  void DeclareLayouts(Flags& flags);  // --layouts
+  void DeclareLayouts(Flags& flags);                // --layouts
   void AllowTargets() { several_targets_ = true; }  // before Declare: --target may be repeated
   // Turns the texts into `options`; InvalidArgument shows how a flag is written.
   Status Resolve();

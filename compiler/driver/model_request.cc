@@ -8,8 +8,8 @@ namespace {
 // Constants of the request's own that variants and further builds may refer to, by what they hold.
 using KnownConstants = std::map<std::pair<Fingerprint, size_t>, uint32_t>;
 
-// Tensors and steps of the request, or of a build or variant in it. Values that share bytes (views) share a
-// tensor.
+// Tensors and steps of the request, or of a build or variant in it. Values that share bytes (views)
+// share a tensor.
 template <typename Message>
 class RequestWriter {
  public:
@@ -105,8 +105,7 @@ Status AddVariant(const graph::Graph& graph, const fusion::Partition& partition,
                   const KnownConstants& known, Message& out) {
   for (const fusion::Group& g : partition.groups) {
     if (g.task >= out.tasks_size())
-      return Internal("a variant's step is an instance of task {} of {}", g.task,
-                      out.tasks_size());
+      return Internal("a variant's step is an instance of task {} of {}", g.task, out.tasks_size());
   }
   return RequestWriter(graph, partition, known, *out.add_variants()).Run();
 }

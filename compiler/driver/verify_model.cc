@@ -217,7 +217,8 @@ Status VerifySet(const std::shared_ptr<const Model>& model, const Buffers& io,
 
 StatusOr<VerifyReport> VerifyArtifact(const VerifyOptions& given) {
   VerifyOptions options = given;
-  WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> artifact, LoadArtifact(options.artifact, {.build = options.build}));
+  WHET_ASSIGN_OR_RETURN(std::shared_ptr<const Model> artifact,
+                        LoadArtifact(options.artifact, {.build = options.build}));
   if (given.shapes.empty() && given.bind.empty()) options.shapes_of = given.artifact;
   WHET_RETURN_IF_ERROR(TakeMetadata(*artifact, &options));
   VerifyReport report;

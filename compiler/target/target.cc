@@ -66,10 +66,7 @@ const std::vector<Level>& Levels() {
       {"x86-64", "x86_64", {}, 256 << 10},
       {"x86-64-v2", "x86_64", {"popcnt", "sse3", "sse4.1", "sse4.2", "ssse3"}, 256 << 10},
       {"x86-64-v3", "x86_64", {"avx", "avx2", "bmi", "bmi2", "f16c", "fma"}, 256 << 10},
-      {"x86-64-v4",
-       "x86_64",
-       {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"},
-       1 << 20},
+      {"x86-64-v4", "x86_64", {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}, 1 << 20},
       {"aarch64", "aarch64", {}, 256 << 10}};
   return levels;
 }

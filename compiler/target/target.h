@@ -4,9 +4,9 @@
 // name is wrong on virtual machines, and two models with one feature set share their records.
 //
 // Short form, read as well: a level of the x86-64 ABI, x86-64, x86-64-v2, x86-64-v3 (AVX2) or
-// x86-64-v4 (AVX-512), or aarch64; `+feature` after it adds one, and -l1d and its kind may follow. A
-// level has those of its features that decide how kernels are written, as Host() finds them on the
-// first processors of that level, so that records measured there are found.
+// x86-64-v4 (AVX-512), or aarch64; `+feature` after it adds one, and -l1d and its kind may follow.
+// A level has those of its features that decide how kernels are written, as Host() finds them on
+// the first processors of that level, so that records measured there are found.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -127,8 +127,8 @@ bool CpuHasFeatures(const std::string& features, std::string* missing) {
 bool FeaturesAmong(const std::string& features, const std::string& have, std::string* missing) {
   const std::string list = "," + have + ",";
   return AllOf(
-      features,
-      [&](const std::string& f) { return list.find("," + f + ",") != std::string::npos; }, missing);
+      features, [&](const std::string& f) { return list.find("," + f + ",") != std::string::npos; },
+      missing);
 }
 
 std::string CpuFeatures() {

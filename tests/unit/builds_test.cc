@@ -27,7 +27,8 @@ std::string Features(const std::string& target) {
   std::string all;
   const auto parsed = Target::Parse(target);
   EXPECT_TRUE(parsed.ok()) << target;
-  for (const std::string& f : parsed.ok() ? parsed->features : std::vector<std::string>()) all += (all.empty() ? "" : ",") + f;
+  for (const std::string& f : parsed.ok() ? parsed->features : std::vector<std::string>())
+    all += (all.empty() ? "" : ",") + f;
   return all;
 }
 

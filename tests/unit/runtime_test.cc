@@ -363,7 +363,9 @@ TEST(BuildsTest, TheBestThatTheProcessorHasIsTaken) {
   // Not by name only: a feature whose name begins alike is another one.
   EXPECT_EQ(Added({.processor = "sse2,avx512fp16"}, &error), 1) << error;
   std::string missing;
-  const float here = CpuHasFeatures("avx512f", &missing) ? 3 : CpuHasFeatures("avx2", &missing) ? 2 : 1;
+  const float here = CpuHasFeatures("avx512f", &missing) ? 3
+                     : CpuHasFeatures("avx2", &missing)  ? 2
+                                                         : 1;
   EXPECT_EQ(Added({}, &error), here) << error;
 
   const auto model = Model::Load(Artifact("builds"), {.processor = "sse2,avx2"}, &error);

@@ -1,6 +1,6 @@
-/* One model, y = x + number, for three processors: "wide" asks for avx512f and adds 3, "middle" asks
- * for avx2 and adds 2, "least" is what the function returns, asks for sse2 (with EVERYWHERE: for
- * nothing) and adds 1. With BREAK_* one thing is wrong. */
+/* One model, y = x + number, for three processors: "wide" asks for avx512f and adds 3, "middle"
+ * asks for avx2 and adds 2, "least" is what the function returns, asks for sse2 (with EVERYWHERE:
+ * for nothing) and adds 1. With BREAK_* one thing is wrong. */
 #include "deploy/runtime/whet_artifact.h"
 
 #define KERNEL(name, number)                                                                      \
@@ -31,9 +31,34 @@ static const whet_tensor wide_tensors[] = {
 static const uint32_t args[] = {0, 1};
 static const whet_step step = {sizeof(whet_step), 0, args, "add"};
 
-#define MODEL(build, features, tensors, kernel, builds, n_builds)                                  \
-  {sizeof(whet_model), WHET_ABI_VERSION, "builds", "cpu -arch=" build, features, "{}", 2, 1,       \
-   tensors, kernel, 1, 1, 0, 1, 0, &step, 0, 0, 0, 0, 0, 0, 0, build, builds, n_builds, 0}
+#define MODEL(build, features, tensors, kernel, builds, n_builds) \
+  {sizeof(whet_model),                                            \
+   WHET_ABI_VERSION,                                              \
+   "builds",                                                      \
+   "cpu -arch=" build,                                            \
+   features,                                                      \
+   "{}",                                                          \
+   2,                                                             \
+   1,                                                             \
+   tensors,                                                       \
+   kernel,                                                        \
+   1,                                                             \
+   1,                                                             \
+   0,                                                             \
+   1,                                                             \
+   0,                                                             \
+   &step,                                                         \
+   0,                                                             \
+   0,                                                             \
+   0,                                                             \
+   0,                                                             \
+   0,                                                             \
+   0,                                                             \
+   0,                                                             \
+   build,                                                         \
+   builds,                                                        \
+   n_builds,                                                      \
+   0}
 #ifdef BREAK_NAMES
 #define MIDDLE "wide"
 #else

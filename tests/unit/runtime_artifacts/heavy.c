@@ -1,5 +1,5 @@
-/* y[i] = x[i] + w[i] with weights that fill more than a huge page; before them in the section lie some
- * that no step reads, as another build's would. */
+/* y[i] = x[i] + w[i] with weights that fill more than a huge page; before them in the section lie
+ * some that no step reads, as another build's would. */
 #include "deploy/runtime/whet_artifact.h"
 
 #define N (3 << 18)
