@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 class BenchVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
+    flags_ = &flags;
     flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)").Reads();
     flags.Add("--threads", &threads_, "threads to run on").Range(1, 1024);
     flags
@@ -66,6 +67,8 @@ class BenchVerb : public Verb {
 
  private:
   Status Go() {
+    // WHET_TARGET and configuration files say what to compile for.
+    if (!flags_->OnCommandLine("--target")) load_.build.clear();
     const double seconds = ParseSeconds(time_), wait = ParseSeconds(wait_);
     if (seconds < 0)
       return InvalidArgument("--time '{}' is not a duration; write 5, 5s or 2m", time_);
@@ -173,6 +176,7 @@ class BenchVerb : public Verb {
     return OkStatus();
   }
 
+  const Flags* flags_ = nullptr;  // borrowed
   LoadOptions load_;
   std::string artifact_, preprocess_, json_, time_ = "1s", wait_ = "60s", state_dir_;
   std::vector<std::string> inputs_, shapes_;

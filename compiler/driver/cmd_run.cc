@@ -16,6 +16,7 @@ namespace {
 class RunVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
+    flags_ = &flags;
     flags.Positional("ARTIFACT", &artifact_, "a compiled model (.so)").Reads();
     flags
         .Add("--input", &inputs_,
@@ -49,6 +50,8 @@ class RunVerb : public Verb {
 
  private:
   Status Go() {
+    // WHET_TARGET and configuration files say what to compile for.
+    if (!flags_->OnCommandLine("--target")) load_.build.clear();
     WHET_ASSIGN_OR_RETURN(const auto artifact, LoadArtifact(artifact_, load_));
     WHET_ASSIGN_OR_RETURN(const FilledModel filled,
                           ChooseAndFill(artifact, inputs_, preprocess_, MissingInputs::kError));
@@ -79,6 +82,7 @@ class RunVerb : public Verb {
     return WriteJson(json_, {{"outputs", outputs}, {"target", artifact->build().name}});
   }
 
+  const Flags* flags_ = nullptr;  // borrowed
   LoadOptions load_;
   std::string artifact_, output_dir_ = ".", preprocess_, json_;
   std::vector<std::string> inputs_;

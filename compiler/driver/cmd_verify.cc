@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 class VerifyVerb : public Verb {
  public:
   void Declare(Flags& flags) override {
+    flags_ = &flags;
     flags.Positional("ARTIFACT", &options_.artifact, "a compiled model (.so)").Reads();
     flags.Positional("MODEL", &model_.options.model, "the model it was compiled from").Reads();
     model_.Declare(flags, ModelFlags::Needs::kShapes);
@@ -80,6 +81,8 @@ class VerifyVerb : public Verb {
   }
 
   Status Go(bool* passed) {
+    // WHET_TARGET and configuration files say what to compile for.
+    if (!flags_->OnCommandLine("--target")) options_.build.clear();
     if (!(options_.rtol >= 0) || !(options_.atol >= 0))
       return InvalidArgument("--rtol and --atol must not be negative");
     WHET_RETURN_IF_ERROR(model_.Resolve());
@@ -102,6 +105,7 @@ class VerifyVerb : public Verb {
                              {"layers", DifferencesJson(report.layers)}});
   }
 
+  const Flags* flags_ = nullptr;  // borrowed
   ModelFlags model_;
   VerifyOptions options_;
   std::string json_;

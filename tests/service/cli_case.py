@@ -152,7 +152,8 @@ class CliCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('WHET_')}
         self.env['XDG_STATE_HOME'] = os.path.join(self.dir, 'state')
-        self.env['XDG_CACHE_HOME'] = os.path.join(self.dir, 'cache')
+        self.env['XDG_CACHE_HOME'] = tempfile.mkdtemp(prefix='whet-cli-cache-')
+        self.addCleanup(shutil.rmtree, self.env['XDG_CACHE_HOME'], ignore_errors=True)
 
     def path(self, name, content=None):
         p = os.path.join(self.dir, name)

@@ -170,9 +170,14 @@ class CliTest(CliCase):
         self.assertEqual(j['inputs'], [{'name': 'x', 'dtype': 'f32', 'shape': [100, 10]}])
         self.assertEqual(len(j['tasks']), 3)
         for flag in [['--graph'], ['--shape', 'x=1'], ['--bind', 'x=1'], ['--output', 'y'], ['--dump-after', 'mark-views'],
-                     ['--layouts', 'row-major'], ['--target', 'foo'], ['--threads', '1'], ['--db', 'x.db'], ['--server', '127.0.0.1:1']]:
+                     ['--layouts', 'row-major'], ['--threads', '1'], ['--db', 'x.db'], ['--server', '127.0.0.1:1']]:
             self.expect(2, [flag[0] + ' is for models', 'phases.so', 'a compiled model'], 'inspect', os.path.join(ARTIFACTS, 'phases.so'), *flag)
         self.expect(2, ['--db is for models', 'made.db', 'a tuning log'], 'inspect', self.made_log(), '--db', 'x.db')
+        self.expect(2, ['--target is for models and artifacts', 'made.db'], 'inspect', self.made_log(), '--target', 'host')
+        for verb in ['inspect', 'run', 'bench']:
+            self.expect(2, ["has no code for 'foo'; it has cpu -arch=test"], verb, os.path.join(ARTIFACTS, 'phases.so'), '--target', 'foo')
+        r = self.run_whet('bench', os.path.join(ARTIFACTS, 'phases.so'), '--runs', '1', env={'WHET_TARGET': 'x86-64-v3'})
+        self.assertEqual(r.returncode, 0, r.stderr)
         # What all commands share is not meant for this one.
         shared = self.path('shared.toml', b'threads = 2\n[inspect]\ndb = "x.db"\n')
         r = self.run_whet('inspect', os.path.join(ARTIFACTS, 'phases.so'), '--config', shared, env={'WHET_TARGET': 'host'})
