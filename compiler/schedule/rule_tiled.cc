@@ -264,9 +264,13 @@ Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) 
   const RowsContext& c = Rows(context);
   const ReduceExtents& r = c.r;
   const int64_t acc = v[kRows] * v[kVectors];
-  const int64_t operands = c.a.input_uses_vector ? 2 : v[kVectors] + kSpareRegisters;
+  // What unrolled bodies are seen to need without spills: one more where LLVM loads three vectors
+  // of weights ahead; and where a multiply-add can not read a broadcast itself, more of these.
+  const int64_t operands =
+      c.a.input_uses_vector ? 2 : v[kVectors] + kSpareRegisters + (v[kVectors] >= 3 ? 1 : 0);
   const int64_t registers = c.target.VectorRegisters();
   if (acc + operands > registers - 1 + (acc == 1 ? 1 : 0)) return Rejection::kRegisters;
+  if (registers == 16 && v[kVectors] == 1 && v[kRows] > 8) return Rejection::kRegisters;
   // Left border, interior, right border; or the interior and what is left of the rows.
   const int64_t in_block = v[kRowBlock] > 0 ? v[kRowBlock] : c.rows;
   const int64_t copies = r.window > 1 ? 3 : in_block % v[kRows] ? 2 : 1;
@@ -362,6 +366,12 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
   const double vectors = static_cast<double>(v[kVectors]);
   const double taps = static_cast<double>(Taps(r, v));
   const double passes = v[kReduceBlock] > 0 ? static_cast<double>(r.channels / v[kReduceBlock]) : 1;
+  // The sums so far of a block, read and written once per block of the reduction.
+  const double sums = ElementBytes(c) * static_cast<double>(v[kVectors] * v[kLanes]) *
+                      (v[kColumnBlock] > 0 ? static_cast<double>(v[kColumnBlock]) : tile_vec) *
+                      (v[kOrder] == kColumnsFirst ? static_cast<double>(c.rows) * c.others
+                                                  : static_cast<double>(in_block));
+  const double add_sum = sums > static_cast<double>(c.target.l1d_bytes) / 2 ? 4 : 1.5;
   // A whole tile, and what is left of the rows.
   auto add = [&](double tiles, int64_t rows) {
     if (rows == 0) return;
@@ -374,7 +384,8 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
     e.fma_cycles += fma;
     e.load_cycles += load;
     e.latency_cycles += std::max({latency, fma, load});
-    e.overhead_cycles += tiles * (20 + 2 * acc + passes * (6 + 1.5 * acc) + 1.5 * k / taps);
+    e.overhead_cycles +=
+        tiles * (20 + 2 * acc + (passes > 1 ? passes : 0) * (6 + add_sum * acc) + 1.5 * k / taps);
   };
   add(blocks * static_cast<double>(in_block / v[kRows]), v[kRows]);
   add(blocks, in_block % v[kRows]);

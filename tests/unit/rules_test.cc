@@ -180,24 +180,66 @@ TEST(RulesTest, BlocksForCachesKeepTheResult) {
                                    {"matmul", MatmulProgram(50, 130, 48, false)},
                                    {"conv_direct", ConvProgram({32, 40, 7, 7, 1, 1, 0})},
                                    {"conv_direct", ConvProgram({32, 70, 5, 7, 3, 1, 1})}};
+  bool residual = false;
   for (const Target& target : {SmallCaches(Target::Host()), *avx2}) {
     std::set<std::string> seen;
     for (const Case& c : cases) {
       SCOPED_TRACE(c.rule);
-      for (const Program& program : {c.program, WithResidual(c.program)}) {
-        Space space(program, target);
-        const std::vector<float> expected = Interpreted(program, "out");
-        for (const Point& p : BlockedPoints(space, rng, seen)) {
-          auto s = space.Apply(p);
-          ASSERT_TRUE(s.ok()) << s.status();
-          EXPECT_TRUE(WritesOutputOnce(s->program())) << loop::ToString(s->program());
-          ASSERT_EQ(LoweredResult(s->program()), expected) << loop::ToString(s->program());
-          ASSERT_EQ(Compiled(s->program(), target, IntegerInputs(program)), expected)
-              << s->trace().ToString();
-        }
+      const Program program = residual ? WithResidual(c.program) : c.program;
+      Space space(program, target);
+      const std::vector<float> expected = Interpreted(program, "out");
+      for (const Point& p : BlockedPoints(space, rng, seen)) {
+        auto s = space.Apply(p);
+        ASSERT_TRUE(s.ok()) << s.status();
+        EXPECT_TRUE(WritesOutputOnce(s->program())) << loop::ToString(s->program());
+        ASSERT_EQ(LoweredResult(s->program()), expected) << loop::ToString(s->program());
+        ASSERT_EQ(Compiled(s->program(), target, IntegerInputs(program)), expected)
+            << s->trace().ToString();
       }
     }
     EXPECT_EQ(seen.size(), 4u);
+    residual = true;
+  }
+}
+
+// Rows and vectors of every tile that the space allows stay in registers in the hot loop, on both
+// instruction sets; the tiles that libraries use are among them.
+TEST(RulesTest, NoTileOfAMatrixProductSpillsInItsLoop) {
+  struct Set {
+    const char* target;
+    std::vector<std::pair<int64_t, int64_t>> tiles;  // rows, vectors
+  };
+  const Set sets[] = {
+      {"cpu -arch=x86_64 -mattr=+avx,+avx2,+avx512bw,+avx512dq,+avx512f,+avx512vl,+fma",
+       {{6, 4}, {8, 3}, {12, 2}, {14, 2}}},
+      {"cpu -arch=x86_64 -mattr=+avx,+avx2,+fma", {{6, 2}, {5, 2}, {4, 2}, {3, 3}}}};
+  const Program program = testing_support::MatmulProgram(56, 512, 64, true);
+  for (const Set& set : sets) {
+    const auto target = Target::Parse(set.target);
+    ASSERT_TRUE(target.ok()) << target.status();
+    Space space(program, *target);
+    const auto& knobs = space.variants()[0].knobs;
+    std::set<std::pair<int64_t, int64_t>> allowed;
+    for (const int64_t rows : knobs[0].values) {
+      for (const int64_t vectors : knobs[1].values) {
+        for (const int64_t unroll : {1, 8}) {
+          Point p{0, space.variants()[0].rule->default_values(*space.variants()[0].context)};
+          p.values[0] = rows;
+          p.values[1] = vectors;
+          p.values[4] = unroll;
+          if (space.Check(p) != Rejection::kNone) continue;
+          allowed.emplace(rows, vectors);
+          auto s = space.Apply(p);
+          ASSERT_TRUE(s.ok()) << s.status();
+          auto c = codegen::BuildCandidate(s->program(), "", *target);
+          ASSERT_TRUE(c.ok()) << c.status();
+          EXPECT_EQ(c->stats.loop_spills, 0) << rows << " x " << vectors << " vectors, unrolled "
+                                             << unroll << ", " << target->VectorBits() << " bits";
+        }
+      }
+    }
+    for (const auto& tile : set.tiles)
+      EXPECT_TRUE(allowed.count(tile)) << tile.first << " x " << tile.second;
   }
 }
 
