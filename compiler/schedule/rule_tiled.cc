@@ -243,6 +243,8 @@ Rejection CheckBlocks(const RowsContext& c, const std::vector<int64_t>& v) {
   if (v[kColumnBlock] > 0 && (v[kColumnBlock] >= tiles || tiles % v[kColumnBlock] != 0))
     return Rejection::kTile;
   if (v[kRowBlock] > 0 && v[kRowBlock] < 2 * v[kRows]) return Rejection::kTile;
+  // Where lines end within a tile that a block cuts off is not proven to be written once.
+  if (!c.fused.empty() && v[kRowBlock] > 0 && v[kRowBlock] % v[kRows] != 0) return Rejection::kTile;
   if (v[kReduceBlock] % v[kUnrollChannels] != 0) return Rejection::kTile;
   if (v[kOrder] == kColumnsFirst) {
     // The sums of one block of columns of all lines: the image is not cut.

@@ -178,7 +178,7 @@ TEST(RulesTest, BlocksForCachesKeepTheResult) {
   using namespace testing_support;
   const std::vector<Case> cases = {{"matmul", MatmulProgram(48, 70, 32, true)},
                                    {"matmul", MatmulProgram(50, 130, 48, false)},
-                                   {"conv_direct", ConvProgram({32, 40, 7, 7, 1, 1, 0})},
+                                   {"conv_direct", ConvProgram({32, 40, 8, 12, 1, 1, 0})},
                                    {"conv_direct", ConvProgram({32, 70, 5, 7, 3, 1, 1})}};
   bool residual = false;
   for (const Target& target : {SmallCaches(Target::Host()), *avx2}) {
