@@ -59,10 +59,10 @@ Status PackLog(const std::string& path, const std::string& file) {
                                            })
                              .status());
   }
-  std::string text = db::HeaderLine({db::kJsonlVersion, log->log_id(), log->generation()}) + "\n";
+  std::string text = db::HeaderLine({db::kJsonlVersion, log->log_id(), log->generation()});
   int64_t rows = 0;
   auto add = [&](const db::Row& row) {
-    text += db::RowLine(row) + "\n";
+    text += db::RowLine(row);
     ++rows;
   };
   WHET_ASSIGN_OR_RETURN(const db::Plans plans, log->FindPlans());
@@ -81,7 +81,7 @@ Status PackLog(const std::string& path, const std::string& file) {
   }
   for (const db::PlanRow& row : plans.rows) add(row);
   for (const db::TrialRow& row : trials) add(row);
-  text += db::EndLine(rows) + "\n";
+  text += db::EndLine(rows);
   return WriteCompressed(file, text);
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "compiler/codegen/candidate.h"
+#include "compiler/codegen/untuned.h"
 #include "compiler/support/version.h"
 #include "compiler/task/workload_program.h"
 #include "db/store/tuning_log.h"
@@ -15,7 +16,19 @@
 namespace whet::bench {
 namespace {
 
-StatusOr<std::shared_ptr<const Model>> Build(const schedule::Schedule& s, const Target& target) {
+std::string Words(const schedule::Trace& trace) {
+  std::string s = trace.rule.empty() ? "no rule" : trace.rule;
+  for (const auto& [name, value] : trace.knobs) s += fmt::format(" {}={}", name, value);
+  return s;
+}
+
+struct Built {
+  OwnKernel kernel;
+  codegen::ObjectStats stats;
+};
+
+StatusOr<Built> Build(const schedule::Schedule& s, const Target& target,
+                      const std::string& source) {
   WHET_ASSIGN_OR_RETURN(const codegen::Candidate c,
                         codegen::BuildCandidate(s.program(), "", target));
   std::string dir = (std::filesystem::temp_directory_path() / "whet-bench-XXXXXX").string();
@@ -28,13 +41,7 @@ StatusOr<std::shared_ptr<const Model>> Build(const schedule::Schedule& s, const 
   std::filesystem::remove_all(dir, ignored);
   WHET_RETURN_IF_ERROR(linked);
   if (!model) return Internal("the candidate cannot be loaded: {}", error);
-  return model;
-}
-
-std::string Words(const schedule::Trace& trace) {
-  std::string s = trace.rule.empty() ? "no rule" : trace.rule;
-  for (const auto& [name, value] : trace.knobs) s += fmt::format(" {}={}", name, value);
-  return s;
+  return Built{{std::move(model), Words(s.trace()), source}, c.stats};
 }
 
 // The physical bytes of a tensor, in memory of its own.
@@ -59,15 +66,17 @@ class Kernels : public OwnKernels {
     const schedule::Space space(w.program, o_.target);
     WHET_ASSIGN_OR_RETURN(const OwnKernel kernel, log_            ? FromLog(space, text)
                                                   : o_.search > 0 ? Searched(space, problem)
-                                                                  : Default(space, "default"));
+                                                                  : Default(space, "untuned"));
     return known_[text] = kernel;
   }
 
  private:
   StatusOr<OwnKernel> Default(const schedule::Space& space, const std::string& why) const {
-    WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, space.Apply(space.Default()));
-    WHET_ASSIGN_OR_RETURN(auto model, Build(s, o_.target));
-    return OwnKernel{std::move(model), Words(s.trace()), why};
+    WHET_ASSIGN_OR_RETURN(const Built b,
+                          codegen::BuildUntuned(space, [&](const schedule::Schedule& s) {
+                            return Build(s, o_.target, why);
+                          }));
+    return b.kernel;
   }
 
   // As a compilation looks it up.
@@ -77,33 +86,31 @@ class Kernels : public OwnKernels {
     query.codegen_version = kCodegenVersion;
     query.initial_program = space.digest();
     WHET_ASSIGN_OR_RETURN(const db::Best best, log_->FindBest(query));
-    if (!best.record) return Default(space, "default: " + best.why);
+    if (!best.record) return Default(space, "untuned: " + best.why);
     WHET_ASSIGN_OR_RETURN(const schedule::Trace trace,
                           schedule::Trace::Parse(best.record->row.trace));
     WHET_ASSIGN_OR_RETURN(const schedule::Schedule s,
                           schedule::Schedule::Replay(space.initial(), trace));
-    WHET_ASSIGN_OR_RETURN(auto model, Build(s, o_.target));
-    return OwnKernel{std::move(model), Words(trace), "tuned"};
+    WHET_ASSIGN_OR_RETURN(const Built b, Build(s, o_.target, "tuned"));
+    return b.kernel;
   }
 
-  // A point that cannot be built is passed over, as a tuner does.
+  // A point that cannot be built, or whose hot loop spills, is passed over, as a tuner does.
   StatusOr<OwnKernel> Searched(const schedule::Space& space, const Problem& problem) const {
-    std::vector<OwnKernel> found;
-    std::vector<Contender> contenders;
-    std::vector<schedule::Point> points = RankedPoints(space);
-    points.resize(std::min(points.size(), static_cast<size_t>(o_.search)));
-    if (std::find(points.begin(), points.end(), space.Default()) == points.end())
-      points.push_back(space.Default());
-    for (const schedule::Point& p : points) {
+    WHET_ASSIGN_OR_RETURN(const OwnKernel untuned, Default(space, "untuned"));
+    std::vector<OwnKernel> found = {untuned};
+    const std::string source = fmt::format("best of {}", o_.search);
+    for (const schedule::Point& p : space.Ranked(static_cast<size_t>(o_.search))) {
       auto s = space.Apply(p);
-      if (!s.ok()) continue;
-      auto model = Build(*s, o_.target);
-      if (!model.ok()) continue;
-      found.push_back({*model, Words(s->trace()), fmt::format("best of {}", points.size())});
-      WHET_ASSIGN_OR_RETURN(Contender c, OpenOwn(found.back(), problem, o_.threads));
+      if (!s.ok() || Words(s->trace()) == untuned.schedule) continue;
+      auto b = Build(*s, o_.target, source);
+      if (b.ok() && !codegen::SpillsInHotLoop(b->stats)) found.push_back(b->kernel);
+    }
+    std::vector<Contender> contenders;
+    for (const OwnKernel& k : found) {
+      WHET_ASSIGN_OR_RETURN(Contender c, OpenOwn(k, problem, o_.threads));
       contenders.push_back(std::move(c));
     }
-    if (found.empty()) return Internal("none of {} points could be built", points.size());
     std::vector<std::function<void()>> run;
     for (const Contender& c : contenders) run.push_back(c.run);
     Interleaving quick;
@@ -132,29 +139,6 @@ struct Running {
 };
 
 }  // namespace
-
-std::vector<schedule::Point> RankedPoints(const schedule::Space& space) {
-  std::vector<std::pair<double, schedule::Point>> ranked;
-  for (size_t v = 0; v < space.variants().size(); ++v) {
-    const auto& knobs = space.variants()[v].knobs;
-    std::vector<size_t> at(knobs.size(), 0);
-    for (bool more = true; more;) {
-      schedule::Point p{static_cast<int>(v), {}};
-      for (size_t k = 0; k < knobs.size(); ++k) p.values.push_back(knobs[k].values[at[k]]);
-      if (space.Check(p) == schedule::Rejection::kNone) ranked.emplace_back(space.PriorNs(p), p);
-      more = false;
-      for (size_t k = 0; k < knobs.size() && !more; ++k) {
-        more = ++at[k] < knobs[k].values.size();
-        if (!more) at[k] = 0;
-      }
-    }
-  }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<schedule::Point> points;
-  for (auto& [prior, point] : ranked) points.push_back(std::move(point));
-  return points;
-}
 
 StatusOr<std::unique_ptr<OwnKernels>> OwnKernels::Make(const OwnOptions& options) {
   WHET_RETURN_IF_ERROR(codegen::WarmUp(options.target));
@@ -197,7 +181,8 @@ StatusOr<Contender> OpenOwn(const OwnKernel& kernel, const Problem& problem, int
   return c;
 }
 
-StatusOr<Contender> OpenOwnChain(const std::vector<OwnLayer>& layers) {
+StatusOr<Contender> OpenOwnChain(const std::vector<OwnLayer>& layers, int threads) {
+  const auto pool = std::make_shared<ThreadPool>(threads, threads > 1);
   int64_t largest = 0;
   for (const OwnLayer& l : layers) {
     largest = std::max({largest, l.problem->workload.inputs[0].type.bytes(),
@@ -212,7 +197,7 @@ StatusOr<Contender> OpenOwnChain(const std::vector<OwnLayer>& layers) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const fusion::Workload& w = layers[i].problem->workload;
     Running r;
-    r.instance = std::make_unique<Instance>(layers[i].kernel.model, 1);
+    r.instance = std::make_unique<Instance>(layers[i].kernel.model, pool);
     if (!r.instance->error().empty()) return Internal("{}", r.instance->error());
     r.memory = {Physical(w.inputs[1].type, *layers[i].weights),
                 Physical(w.inputs[2].type, *layers[i].bias), image[0], image[1]};

@@ -24,7 +24,7 @@ struct OwnOptions {
 struct OwnKernel {
   std::shared_ptr<const Model> model;
   std::string schedule;  // the rule's name and knobs
-  std::string source;    // "tuned", "default: why", "best of 8"
+  std::string source;    // "tuned", "untuned: why", "best of 8"
 };
 
 class OwnKernels {
@@ -44,9 +44,6 @@ struct OwnLayer {
   const Problem* problem = nullptr;
   const std::vector<float>*weights = nullptr, *bias = nullptr;
 };
-StatusOr<Contender> OpenOwnChain(const std::vector<OwnLayer>& layers);
-
-// All valid points of a space, the prior's best first.
-std::vector<schedule::Point> RankedPoints(const schedule::Space& space);
+StatusOr<Contender> OpenOwnChain(const std::vector<OwnLayer>& layers, int threads);
 
 }  // namespace whet::bench

@@ -2,12 +2,15 @@
 //
 //   npm install --ignore-scripts onnxruntime-node@1.30.0        (in a folder of your choice, here /tmp/ort)
 //   node tests/bench/peer_onnxruntime.mjs --ort /tmp/ort --model model.onnx --artifact tuned.so [--artifact default.so]
-//        [--whet build/bin/whet] [--input NAME=FILE.npy ...] [--core 0] [--pairs 40] [--block-ms 25] [--rtol 2e-5] [--json out.json]
+//        [--whet build/bin/whet] [--input NAME=FILE.npy ...] [--ort-input NAME=FILE.npy ...] [--threads 1[,2]] [--core 0]
+//        [--pairs 40] [--block-ms 25] [--rtol 2e-5] [--atol 0] [--json out.json]
 //
-// How: every contender is a live process pinned to one core, single-threaded, all graph optimisations on, weights packed
-// beforehand. They take turns in blocks of at least --block-ms, who begins rotates, and this process sleeps meanwhile. Each
+// --ort-input gives an input that the artifact does not have any more: what `--bind` made a constant. With several numbers
+// of threads every contender runs with each, named "NAME on N" beyond the first; --core then lists a core for each thread.
+//
+// How: every contender is a live process pinned to its cores, all graph optimisations on, weights packed beforehand. They take turns in blocks of at least --block-ms, who begins rotates, and this process sleeps meanwhile. Each
 // round gives one ratio per pair of contenders; reported are the median of the ratios and its 95 % interval from order
-// statistics. Before any timing the outputs are compared: |difference| <= rtol * largest magnitude of the output.
+// statistics. Before any timing the outputs are compared: |difference| <= rtol * largest magnitude of the output + atol.
 // onnxruntime's figure includes its JavaScript call, about 0.01 ms; the computation itself is native, on one thread.
 // Exit codes: 0 done, 1 outputs differ, 2 usage.
 import { spawn, execFileSync } from 'node:child_process';
@@ -49,8 +52,8 @@ function writeNpy(file, { type, dims, data }) {
 }
 
 function options(argv) {
-  const o = { artifact: [], input: [], whet: 'build/bin/whet', core: '0', pairs: '40', 'block-ms': '25', rtol: '2e-5' };
-  const known = ['ort', 'model', 'artifact', 'whet', 'input', 'core', 'pairs', 'block-ms', 'rtol', 'json', 'serve'];
+  const o = { artifact: [], input: [], 'ort-input': [], threads: '1', whet: 'build/bin/whet', core: '0', pairs: '40', 'block-ms': '25', rtol: '2e-5', atol: '0' };
+  const known = ['ort', 'model', 'artifact', 'whet', 'input', 'ort-input', 'threads', 'core', 'pairs', 'block-ms', 'rtol', 'atol', 'json', 'serve'];
   for (let i = 0; i < argv.length; i += 2) {
     const key = argv[i].replace(/^--/, '');
     if (!known.includes(key) || argv[i + 1] === undefined) fail(`unknown or incomplete flag '${argv[i]}'; the flags are ${known.slice(0, -1).map((k) => '--' + k).join(', ')}`);
@@ -69,8 +72,8 @@ function loadOrt(dir) {
   }
 }
 
-const openSession = (ort, model) => ort.InferenceSession.create(model, {
-  intraOpNumThreads: 1, interOpNumThreads: 1, executionMode: 'sequential', graphOptimizationLevel: 'all', executionProviders: ['cpu'], logSeverityLevel: 3,
+const openSession = (ort, model, threads) => ort.InferenceSession.create(model, {
+  intraOpNumThreads: threads, interOpNumThreads: 1, executionMode: 'sequential', graphOptimizationLevel: 'all', executionProviders: ['cpu'], logSeverityLevel: 3,
 });
 
 function feedsFrom(ort, session, inputs) {
@@ -107,8 +110,8 @@ function makeInputs(session, given, dir) {
 // The protocol of `whet bench --serve-blocks`: "ready", then for each line "run N" the milliseconds of one run.
 async function serve(o) {
   const ort = loadOrt(o.ort);
-  const session = await openSession(ort, o.model);
-  const feeds = feedsFrom(ort, session, o.input);
+  const session = await openSession(ort, o.model, Number(o.threads));
+  const feeds = feedsFrom(ort, session, [...o.input, ...o['ort-input']]);
   await session.run(feeds);
   console.log('ready');
   for await (const line of readline.createInterface({ input: process.stdin })) {
@@ -156,7 +159,7 @@ function interval(values) {
   return [s[Math.max(0, Math.floor(n / 2 - reach))], s[Math.min(n - 1, Math.ceil(n / 2 + reach))]];
 }
 
-function compareOutputs(reference, folder, rtol) {
+function compareOutputs(reference, folder, rtol, atol) {
   const report = [];
   for (const [name, tensor] of Object.entries(reference)) {
     const mine = readNpy(path.join(folder, name.replace(/[^A-Za-z0-9._-]/g, '_') + '.npy'));
@@ -167,7 +170,7 @@ function compareOutputs(reference, folder, rtol) {
       worst = Number.isNaN(d) ? Infinity : Math.max(worst, d);
       largest = Math.max(largest, Math.abs(Number(tensor.data[i])));
     }
-    report.push({ name, max_abs: worst, largest, ok: worst <= rtol * largest });
+    report.push({ name, max_abs: worst, largest, ok: worst <= rtol * largest + atol });
   }
   return { ok: report.every((r) => r.ok), report };
 }
@@ -184,9 +187,9 @@ async function main() {
   process.on('exit', () => fs.rmSync(dir, { recursive: true, force: true }));
 
   const ort = loadOrt(o.ort);
-  const session = await openSession(ort, o.model);
-  const inputs = makeInputs(session, o.input, dir);
-  const reference = await session.run(feedsFrom(ort, session, inputs));
+  const session = await openSession(ort, o.model, 1);
+  const inputs = makeInputs(session, [...o.input, ...o['ort-input']], dir).filter((s) => !o['ort-input'].includes(s));
+  const reference = await session.run(feedsFrom(ort, session, [...inputs, ...o['ort-input']]));
   const correctness = {};
   for (const artifact of o.artifact) {
     const folder = fs.mkdtempSync(path.join(dir, 'out-'));
@@ -195,15 +198,21 @@ async function main() {
     } catch (e) {
       fail(`${o.whet} run ${artifact} failed (${e.code ?? 'exit ' + e.status})`);
     }
-    const result = compareOutputs(reference, folder, rtol);
+    const result = compareOutputs(reference, folder, rtol, Number(o.atol));
     correctness[artifact] = result.report;
     for (const r of result.report) console.log(`${artifact}: '${r.name}' differs from onnxruntime by at most ${r.max_abs.toExponential(2)} (largest value ${r.largest.toPrecision(4)})${r.ok ? '' : '  WRONG'}`);
     if (!result.ok) fail(`the outputs of '${artifact}' are not those of onnxruntime (--rtol ${rtol}); nothing was timed`, 1);
   }
   await session.release();
 
-  const contenders = [new Contender('onnxruntime', o.core, [process.execPath, new URL(import.meta.url).pathname, '--serve', '1', '--ort', o.ort, '--model', o.model, ...inputs.flatMap((s) => ['--input', s])])];
-  for (const a of o.artifact) contenders.push(new Contender(path.basename(a), o.core, [o.whet, 'bench', a, '--threads', '1', ...inputs.flatMap((s) => ['--input', s]), '--serve-blocks']));
+  const given = (key, all) => all.flatMap((s) => [key, s]);
+  const contenders = [];
+  for (const threads of o.threads.split(',')) {
+    const name = (base) => (contenders.some((c) => c.name === base) ? `${base} on ${threads}` : base);
+    contenders.push(new Contender(name('onnxruntime'), o.core, [process.execPath, new URL(import.meta.url).pathname, '--serve', '1', '--ort', o.ort, '--model', o.model,
+      '--threads', threads, ...given('--input', inputs), ...given('--ort-input', o['ort-input'])]));
+    for (const a of o.artifact) contenders.push(new Contender(name(path.basename(a)), o.core, [o.whet, 'bench', a, '--threads', threads, ...given('--input', inputs), '--serve-blocks']));
+  }
   for (const c of contenders) await c.calibrate(blockMs);
   for (let round = 0; round < pairs; ++round) {
     for (let k = 0; k < contenders.length; ++k) {
@@ -214,7 +223,7 @@ async function main() {
   for (const c of contenders) c.child.stdin.end();
 
   const out = {
-    what: 'single-threaded, one pinned core, interleaved blocks', date: new Date().toISOString(), machine: { cpu: os.cpus()[0]?.model, kernel: os.release(), core: o.core },
+    what: 'pinned cores, interleaved blocks', threads: o.threads, date: new Date().toISOString(), machine: { cpu: os.cpus()[0]?.model, kernel: os.release(), core: o.core },
     versions: { 'onnxruntime-node': createRequire(path.resolve(o.ort) + '/')('onnxruntime-node/package.json').version, node: process.version },
     model: { path: o.model, sha256: sha256(o.model) }, block_ms: blockMs, pairs, correctness, contenders: [], ratios: [],
   };

@@ -56,18 +56,19 @@ inline double FmaGflops(int vector_bits = 512, double iterations = 4e5) {
                                                              char* out, size_t out_bytes) {   \
     constexpr size_t kStretch = 512;                                                          \
     const size_t most = in_bytes > out_bytes ? in_bytes : out_bytes;                          \
-    const size_t turns = (most + kStretch - 1) / kStretch;                                    \
+    const size_t turns = most / kStretch + 1;                                                 \
+    const size_t reads = in_bytes / turns / 64 * 64, writes = out_bytes / turns / 64 * 64;    \
+    const char* const in_end = in + in_bytes;                                                 \
+    char* const out_end = out + out_bytes;                                                    \
     const TYPE zero = ZERO();                                                                 \
-    for (size_t t = 0; t < turns; ++t) {                                                      \
-      const size_t r0 = in_bytes * t / turns / 64 * 64;                                       \
-      const size_t r1 = in_bytes * (t + 1) / turns / 64 * 64;                                 \
-      for (size_t i = r0; i < r1; i += BYTES) {                                               \
-        TYPE v = LOAD(reinterpret_cast<const float*>(in + i));                                \
+    for (size_t t = 0; t <= turns; ++t) {                                                     \
+      const char* const r = t < turns ? in + reads : in_end;                                  \
+      for (; in < r; in += BYTES) {                                                           \
+        TYPE v = LOAD(reinterpret_cast<const float*>(in));                                    \
         __asm__ volatile("" : : "v"(v));                                                      \
       }                                                                                       \
-      const size_t w0 = out_bytes * t / turns / 64 * 64;                                      \
-      const size_t w1 = out_bytes * (t + 1) / turns / 64 * 64;                                \
-      for (size_t i = w0; i < w1; i += BYTES) STORE(reinterpret_cast<float*>(out + i), zero); \
+      char* const w = t < turns ? out + writes : out_end;                                     \
+      for (; out < w; out += BYTES) STORE(reinterpret_cast<float*>(out), zero);               \
     }                                                                                         \
     __asm__ volatile("" : : : "memory");                                                      \
   }

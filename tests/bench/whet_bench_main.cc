@@ -271,7 +271,7 @@ class Run {
     }
     c["flops"] = flops;
     std::vector<Entrant> entrants;
-    WHET_ASSIGN_OR_RETURN(Contender ours, OpenOwnChain(own));
+    WHET_ASSIGN_OR_RETURN(Contender ours, OpenOwnChain(own, o_.own.threads));
     entrants.push_back({std::move(ours), 0});
     for (const Peer& peer : peers_) {
       if (!peer.chain) continue;

@@ -1,0 +1,160 @@
+#!/usr/bin/python3
+"""whet-bench from outside: a small run with whatever peers are there, its result file, what compare and table make of it, and a
+tuning log that is packed, restored and used. No time decides anything here.
+
+usage: whet_bench_test.py FOLDER_OF_PROGRAMS"""
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = ""
+CASES = ["gemm 6 16 24", "conv 8 16 6 6 3 1 1", "softmax 4 16"]
+
+
+class WhetBenchTest(unittest.TestCase):
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name, text=None):
+        path = os.path.join(self.folder.name, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return path
+
+    def call(self, *args, code=0, program="whet-bench"):
+        done = subprocess.run([os.path.join(BIN, program), *args], check=False, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, code, f"{args}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def run_cases(self, name, *args):
+        path = self.path(name)
+        cases = [word for c in CASES for word in ("--case", c)]
+        text = self.call("run", *cases, "--seconds", "0.001", "--rounds", "5", "--json", path, *args)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file), text
+
+    def write(self, name, result):
+        return self.path(name, json.dumps(result))
+
+    def test_a_run_says_what_was_measured_and_who_was_not_there(self):
+        result, text = self.run_cases("a.json")
+        self.assertEqual((result["whet_bench"], result["threads"], result["caches"], result["schedules"]), (1, 1, "warm", "untuned"))
+        self.assertTrue(result["machine"]["processor"] and result["versions"]["whet"] and result["date"])
+        for peer in ("onednn", "openblas"):
+            absent = [a["why"] for a in result["absent"] if a["peer"] == peer]
+            self.assertEqual(len(absent), 0 if peer in result["versions"] else 1)
+            self.assertTrue(all("apt-get install" in why and why in text for why in absent), absent)
+        self.assertEqual([c["case"] for c in result["cases"]], CASES)
+        for case in result["cases"]:
+            own = case["contenders"][0]
+            self.assertEqual(own["name"], "whet")
+            self.assertLessEqual(own["worst_error"], 1)
+            rounds = len(case["fma_gflops"])
+            self.assertGreaterEqual(rounds, 5)
+            for contender in case["contenders"]:
+                self.assertEqual(len(contender["samples_us"]), rounds)
+                self.assertTrue(all(us > 0 for us in contender["samples_us"]))
+            peers = [c["name"] for c in case["contenders"][1:] if c["name"] != "floor"]
+            self.assertEqual([r["peer"] for r in case["ratios"]], peers)
+            if "onednn" in result["versions"]:
+                self.assertTrue(case["best"].startswith("onednn"), case["best"])
+        self.assertGreater(result["cases"][2]["share_of_floor"], 0)
+
+    def test_no_peer_at_all_is_a_run_too(self):
+        result, _ = self.run_cases("a.json", "--peers", "none", "--search", "2")
+        self.assertEqual([[c["name"] for c in case["contenders"]] for case in result["cases"]], [["whet"], ["whet"], ["whet", "floor"]])
+        self.assertEqual(result["schedules"], "best of the prior's 2")
+
+    def test_compare_marks_what_changed(self):
+        before, _ = self.run_cases("a.json", "--peers", "none")
+        # A peer that takes twice our time, give or take; afterwards ours is half as fast in one case.
+        for case in before["cases"]:
+            noise = [1 + 0.01 * (k % 5) for k in range(len(case["fma_gflops"]))]
+            case["contenders"] = [{"name": "whet", "median_us": 10, "samples_us": [10 * n for n in noise]},
+                                  {"name": "onednn direct", "median_us": 20, "samples_us": [20.0 for _ in noise]}]
+        after = copy.deepcopy(before)
+        own = after["cases"][1]["contenders"][0]
+        own["samples_us"] = [2 * us for us in own["samples_us"]]
+        del after["cases"][2]
+        text = self.call("compare", self.write("a.json", before), self.write("b.json", after))
+        lines = {case: [line for line in text.splitlines() if case in line] for case in CASES}
+        self.assertIn("SLOWER", lines[CASES[1]][0])
+        self.assertIn("0.500 (", lines[CASES[1]][0])
+        self.assertNotIn("SLOWER", lines[CASES[0]][0])
+        self.assertNotIn("faster", lines[CASES[0]][0])
+        self.assertIn("only in the first", lines[CASES[2]][0])
+        self.assertIn("2 cases, 0 faster, 1 slower", text)
+        self.assertIn("2 cases, 1 faster, 0 slower", self.call("compare", self.path("b.json"), self.path("a.json")))
+        after["threads"] = 2
+        self.assertIn("differ in threads", self.call("compare", self.path("a.json"), self.write("b.json", after), code=2))
+        self.assertIn("is not a result", self.call("compare", self.path("a.json"), self.path("c.json", "{}"), code=2))
+
+    def test_the_table_judges_what_is_there(self):
+        def case(suite, name, own, **others):
+            return {"suite": suite, "case": name, "flops": 1e6, "fma_gflops": [100.0] * 9,
+                    "contenders": [{"name": n.replace("_", " "), "median_us": us, "samples_us": [float(us)] * 9}
+                                   for n, us in {"whet": own, **others}.items()]}
+        result = {"whet_bench": 1, "cases": [
+            case("conv", "conv 1", 10, onednn_direct=11, onednn_winograd=12),
+            case("conv", "conv 2", 10, onednn_direct=20, onednn_winograd=9),
+            case("depthwise", "depthwise 1", 10, onednn_direct=17), case("depthwise", "depthwise 2", 10, onednn_direct=19),
+            case("networks", "a", 10, onnxruntime=30, untuned=11), case("networks", "b", 10, onnxruntime=9, untuned=14)]}
+        table = self.call("table", self.write("r.json", result))
+        rows = {cells[1].strip(): [c.strip() for c in cells[2:-1]] for cells in (line.split("|") for line in table.splitlines()[2:])}
+        self.assertEqual(rows["conv of ResNet-50 where oneDNN's best is direct"][2:], ["1.100 (1.100 to 1.100)", "aim met"])
+        self.assertEqual(rows["conv of ResNet-50 where it is Winograd"][2:], ["0.900 (0.900 to 0.900)", "**missed**"])
+        self.assertEqual(rows["depthwise of MobileNetV2 / oneDNN"][2:], ["1.797 (1.797 to 1.797), 2 cases, least 1.70: depthwise 1", "aim met"])
+        # A good mean does not make up for one that is too slow.
+        self.assertTrue(rows["networks / onnxruntime"][2].startswith("1.643"), rows["networks / onnxruntime"])
+        self.assertEqual(rows["networks / onnxruntime"][3], "**missed**")
+        self.assertEqual(rows["untuned / tuned network, time"][2:], ["1.400 (1.400 to 1.400), greatest of 2 cases: b", "**missed**"])
+        self.assertEqual(rows["GELU 128x3072 / oneDNN"][2:], ["not measured", ""])
+
+        readme = self.path("README.md", "before\n<!-- figures: written by whet-bench table -->\nold\n<!-- end of figures -->\nafter\n")
+        self.call("table", self.path("r.json"), "--readme", readme)
+        with open(readme, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "before\n<!-- figures: written by whet-bench table -->\n" + table + "<!-- end of figures -->\nafter\n")
+        self.call("table", self.path("r.json"), "--readme", self.path("other.md", "no markers\n"), code=2)
+
+    def test_a_log_is_packed_restored_and_used(self):
+        text = self.call("workloads", "gemm")
+        workloads = [w for w in text.split("whet-workload ") if "[128,768]" in w and "[768,768]" in w]
+        self.assertEqual(len(workloads), 1)
+        log, packed, restored = self.path("tuning.db"), self.path("log.jsonl.gz"), self.path("again.db")
+        self.call("tune", self.path("some.txt", "whet-workload " + workloads[0]), "--db", log, "--trials", "6", "--state-dir",
+                  self.path("state"), program="whet")
+        self.call("pack", log, packed)
+        self.call("restore", packed, restored)
+        best = [json.loads(self.call("log", "best", "--db", path, "--json", "-", program="whet")) for path in (log, restored)]
+        decided = [[[t.get(k) for k in ("workload", "default_ms", "best_ms", "ratio")] for t in b["tasks"]] for b in best]
+        self.assertEqual(len(decided[0]), 1)
+        self.assertGreater(decided[0][0][1], 0)
+        self.assertEqual(decided[0], decided[1])
+        result = self.path("r.json")
+        self.call("run", "--case", "gemm 128 768 768", "--db", packed, "--peers", "none", "--seconds", "0.001", "--rounds", "3", "--json", result)
+        with open(result, encoding="utf-8") as file:
+            detail = json.load(file)["cases"][0]["contenders"][0]["detail"]
+        # Six trials need not beat the default.
+        self.assertTrue(detail.startswith("tuned: " if decided[0][0][2] else "untuned: "), detail)
+        self.call("restore", packed, restored, code=2)
+        with open(packed, "rb") as file:
+            data = file.read()
+        with open(packed, "wb") as file:
+            file.write(data[:len(data) // 2])
+        self.call("restore", packed, self.path("third.db"), code=2)
+
+    def test_what_is_not_a_case_is_said(self):
+        self.assertIn("gemm takes 3 to 3 numbers", self.call("run", "--case", "gemm 1 2", code=2))
+        self.assertIn("there is no suite 'nothing'", self.call("run", "nothing", code=2))
+
+
+if __name__ == "__main__":
+    BIN = sys.argv.pop(1)
+    unittest.main()
