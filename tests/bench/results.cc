@@ -40,8 +40,10 @@ Samples Rates(const Json& c) {  // our share of the rate of multiply-adds, by ro
   return share;
 }
 
+// "onednn direct" is a way of oneDNN's; "onnxruntime on 2" runs on more threads than ours does.
 bool IsPeer(const std::string& name, const std::string& library) {
-  return name == library || name.starts_with(library + " ");
+  return name == library ||
+         (name.starts_with(library + " ") && !name.starts_with(library + " on "));
 }
 
 // The library's fastest way, by its median; empty when it has none here.
