@@ -1,5 +1,6 @@
 #include "compiler/builder/model_build.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "compiler/task/workload_program.h"
@@ -61,6 +62,7 @@ Status ReadBuild(Message& m, const codegen::ModelGraph* first, codegen::ModelBui
     }
     build.tasks.push_back(std::move(out));
   }
+  build.machine = m.machine();
   WHET_RETURN_IF_ERROR(ReadGraph(m, build.tasks.size(), first, build));
   for (v1::ModelGraph& g : *m.mutable_variants())
     WHET_RETURN_IF_ERROR(
@@ -73,6 +75,7 @@ Status ReadBuild(Message& m, const codegen::ModelGraph* first, codegen::ModelBui
 StatusOr<codegen::ModelStats> BuildModelOf(v1::ModelBuildRequest request) {
   codegen::ModelSpec spec;
   spec.name = request.name();
+  spec.threads = static_cast<int>(std::max<uint32_t>(request.threads(), 1));
   WHET_RETURN_IF_ERROR(ReadBuild(request, nullptr, spec));
   for (v1::ModelBuild& b : *request.mutable_builds())
     WHET_RETURN_IF_ERROR(ReadBuild(b, &spec, spec.builds.emplace_back()));

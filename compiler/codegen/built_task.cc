@@ -113,8 +113,8 @@ const std::string& Compiler() {
   return identity;
 }
 
-// Everything that BuildTask's result depends on but the symbols' names, which follow from it. The
-// best estimate of a task that was not tuned depends on the target and this program alone.
+// Everything that BuildTask's result depends on but the symbols' names, which follow from it, and
+// what the estimates of a task that was not tuned are for.
 std::string TaskText(const ModelTask& task, const Target& target) {
   return fmt::format("{}\n{}\n{}\n{}", target.ToString(), task.workload,
                      schedule::DigestOf(task.initial).Hex(),
@@ -170,10 +170,13 @@ std::optional<BuiltTask> ParseTask(std::string_view bytes) {
 }
 
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
-                              const Target& target, ContentCache* cache) {
+                              const Target& target, const schedule::Conditions& conditions,
+                              ContentCache* cache) {
   std::string key;
   if (cache != nullptr) {
     key = fmt::format("object 1\n{}\n{}\n{}", Compiler(), prefix, TaskText(task, target));
+    if (task.trace.instrs.empty())
+      key += fmt::format("\n{} threads={}", conditions.machine.ToString(), conditions.threads);
     if (const std::optional<std::string> bytes = cache->Get(key)) {
       std::optional<BuiltTask> known = ParseTask(*bytes);
       if (known && (known->code.prepack.phases.empty() || RunsHere(target))) {
@@ -183,7 +186,7 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
     }
   }
   StatusOr<BuiltTask> built = task.trace.instrs.empty()
-                                  ? BuildUntuned(schedule::Space(task.initial, target),
+                                  ? BuildUntuned(schedule::Space(task.initial, target, conditions),
                                                  [&](const schedule::Schedule& s) {
                                                    return BuildScheduled(s, prefix, target);
                                                  })

@@ -7,6 +7,7 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/model_builder.h"
+#include "compiler/schedule/space.h"
 #include "compiler/support/content_cache.h"
 
 namespace whet::codegen {
@@ -20,10 +21,12 @@ struct BuiltTask {
   bool cached = false;  // it came out of a cache
 };
 
-// `prefix` starts the object's symbols. A task whose prepack kernel cannot run on this machine is
+// `prefix` starts the object's symbols; `conditions` are what the estimates of a task without a trace
+// are for. A task whose prepack kernel cannot run on this machine is
 // built even if the cache has it.
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
-                              const Target& target, ContentCache* cache);
+                              const Target& target, const schedule::Conditions& conditions,
+                              ContentCache* cache);
 
 // The start of the symbols of a task's object: the same wherever the task occurs, so that a cached
 // object fits.

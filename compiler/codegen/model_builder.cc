@@ -358,6 +358,7 @@ StatusOr<ModelDesc> BuildFor(const ModelSpec& spec, const ModelBuild& build, siz
                              const std::string& dir, ContentCache* cache,
                              ConstantSection& constants, std::vector<std::string>& objects,
                              ModelStats& stats) {
+  const auto conditions = schedule::Conditions::Of(build.machine, build.target, spec.threads);
   std::vector<BuiltTask> tasks;
   std::vector<std::string> own;
   std::map<std::string, int> prefixes;
@@ -365,7 +366,7 @@ StatusOr<ModelDesc> BuildFor(const ModelSpec& spec, const ModelBuild& build, siz
     // A task that occurs twice needs symbols of its own each time.
     std::string prefix = SymbolPrefix(build.tasks[i], build.target);
     if (const int before = prefixes[prefix]++; before > 0) prefix += fmt::format("_{}", before);
-    auto built = BuildTask(build.tasks[i], prefix, build.target, cache);
+    auto built = BuildTask(build.tasks[i], prefix, build.target, conditions, cache);
     if (!built.ok())
       return Annotate(built.status(), fmt::format("task '{}' ({})", LabelOfTask(build, i),
                                                   build.tasks[i].workload));

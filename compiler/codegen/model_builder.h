@@ -54,6 +54,7 @@ struct ModelGraph {
 struct ModelBuild : ModelGraph {
   std::string metadata;
   Target target;
+  std::string machine;  // figures that untuned schedules are chosen by; empty: typical ones
   std::vector<ModelTask> tasks;      // of all graphs
   std::vector<ModelGraph> variants;  // the same network for other input shapes
 };
@@ -61,6 +62,7 @@ struct ModelBuild : ModelGraph {
 struct ModelSpec : ModelBuild {    // its own target is the one that asks for the least
   std::string name;                // letters, digits, '_'
   std::vector<ModelBuild> builds;  // for further processors, the best first
+  int threads = 1;                 // that untuned tasks get their schedules for
 };
 
 struct ModelStats {

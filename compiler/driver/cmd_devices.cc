@@ -55,11 +55,13 @@ class DevicesVerb : public Verb {
                          {"processors", d.processors()},
                          {"governor", d.governor()},
                          {"kernel", d.kernel()},
+                         {"machine", d.machine()},
                          {"emulated", d.emulated()}});
       if (TextWanted(json_)) {
         fmt::print("{:<12} {:<8} {:>5.1f}s  {:<28} {}, {} processors{}\n", d.key(), e.state(),
                    static_cast<double>(e.heard_ago_ns()) * 1e-9, d.device_id(), d.cpu_model(),
                    d.processors(), d.emulated() ? ", emulated" : "");
+        if (!d.machine().empty()) fmt::print("{:<12} {}\n", "", d.machine());
       }
     }
     if (reply.devices().empty() && TextWanted(json_)) fmt::print("none\n");

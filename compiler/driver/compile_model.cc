@@ -164,6 +164,10 @@ StatusOr<TargetReport> PrepareFor(const Target& target, const CompileOptions& op
   const PreparedModel& m = sets[0];
   WHET_ASSIGN_OR_RETURN(std::vector<TaskRecord> records,
                         FindRecords(m, log.get(), options.threads));
+  std::string machine;
+  if (log) {
+    WHET_ASSIGN_OR_RETURN(machine, log->Machine(m.target.FeatureSet()));
+  }
   log.reset();
   TargetReport report;
   report.name = target.Name();
@@ -181,6 +185,7 @@ StatusOr<TargetReport> PrepareFor(const Target& target, const CompileOptions& op
   if (request.target().empty()) {
     request.set_target(one.target);
     request.set_metadata(metadata);
+    request.set_machine(machine);
     WHET_RETURN_IF_ERROR(FillModelRequest(m.graph, m.partition, traces, request));
     for (size_t i = 1; i < sets.size(); ++i)
       WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request));
@@ -189,6 +194,7 @@ StatusOr<TargetReport> PrepareFor(const Target& target, const CompileOptions& op
   v1::ModelBuild& build = *request.add_builds();
   build.set_target(one.target);
   build.set_metadata(metadata);
+  build.set_machine(machine);
   WHET_RETURN_IF_ERROR(FillModelBuild(m.graph, m.partition, traces, request, build));
   for (size_t i = 1; i < sets.size(); ++i)
     WHET_RETURN_IF_ERROR(AddModelVariant(sets[i].graph, sets[i].partition, request, build));
@@ -207,6 +213,7 @@ StatusOr<CompileReport> CompileModel(const CompileOptions& options) {
     request.set_cache_dir(std::filesystem::absolute(options.object_cache).string());
     request.set_cache_bytes(options.object_cache_bytes);
   }
+  request.set_threads(static_cast<uint32_t>(options.threads));
   WHET_ASSIGN_OR_RETURN(TargetReport least, PrepareFor(targets.back(), options, request));
   std::vector<TargetReport> best_first;
   for (size_t i = 0; i + 1 < targets.size(); ++i) {

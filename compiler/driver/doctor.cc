@@ -204,6 +204,12 @@ void ExamineInstallation(const std::string& state_dir, std::vector<Finding>* out
     out->push_back({"state folder", *dir, lock.ok() || busy ? Level::kOk : Level::kFail,
                     lock.ok() || busy ? "" : Message(lock.status())});
     out->push_back({"device lock", busy ? Message(lock.status()) : "free"});
+    // As worker/device/probe.cc leaves it: what it is of, then the figures.
+    const StatusOr<std::string> probed = ReadFile(*dir + "/machine", 16 << 10);
+    const size_t line = probed.ok() ? probed->find('\n') : std::string::npos;
+    out->push_back({"speed", line == std::string::npos
+                                 ? "not measured yet; the first worker or `whet tune` does so"
+                                 : probed->substr(line + 1)});
   }
   ExamineObjectCache(out);
   for (const char* program :

@@ -135,8 +135,17 @@ StatusOr<Json> StatsJson(db::LogReader& log) {
     task["imported"] = t.imported;
     tasks.push_back(std::move(task));
   }
+  Json machines = Json::array();
+  WHET_ASSIGN_OR_RETURN(const std::vector<db::KnownMachine> known, log.Machines());
+  for (const db::KnownMachine& m : known) {
+    machines.push_back({{"device_id", m.device.device_id},
+                        {"key", m.device.device_key},
+                        {"feature_set", m.device.feature_set},
+                        {"figures", m.machine.figures}});
+  }
   return Json{{"log_id", log.log_id()},
               {"generation", log.generation()},
+              {"machines", machines},
               {"trials", stats.trials},
               {"failed", FailuresJson(stats.by_failure)},
               {"late", stats.late},
@@ -153,6 +162,9 @@ void PrintStats(const Json& stats) {
              stats["imported"].get<int64_t>(), stats["damaged_rows"].get<int64_t>());
   for (const auto& [kind, count] : stats["failed"].items())
     fmt::print("  failed, {}: {}\n", kind, count.get<int64_t>());
+  for (const Json& m : stats["machines"])
+    fmt::print("machine {}: {}\n", m["device_id"].get<std::string>(),
+               m["figures"].get<std::string>());
   for (const Json& t : stats["tasks"]) {
     std::string failed;
     for (const auto& [kind, count] : t["failed"].items())

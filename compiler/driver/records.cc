@@ -52,6 +52,10 @@ class LogRecords : public Records {
     return records;
   }
 
+  StatusOr<std::string> Machine(const std::string& feature_set) override {
+    return log_->FiguresOf(feature_set);
+  }
+
   StatusOr<PlanRows> Plans(const std::vector<Fingerprint>& regions) override {
     PlanRows plans;
     for (const Fingerprint& region : regions) {
@@ -88,6 +92,7 @@ class ServerRecords : public Records {
     if (reply.records_size() != request.queries_size())
       return Unavailable("server '{}' answered {} of {} queries", address_, reply.records_size(),
                          request.queries_size());
+    for (const auto& [features, figures] : reply.machines()) machines_[features] = figures;
     std::vector<TaskRecord> records;
     for (const v1::RecordReply& r : reply.records()) {
       records.push_back(RecordOf(r.found(), r.ratio(), r.median_ns(), r.default_ns()));
@@ -99,6 +104,11 @@ class ServerRecords : public Records {
       }
     }
     return records;
+  }
+
+  StatusOr<std::string> Machine(const std::string& feature_set) override {
+    const auto known = machines_.find(feature_set);
+    return known == machines_.end() ? std::string() : known->second;
   }
 
   StatusOr<PlanRows> Plans(const std::vector<Fingerprint>& regions) override {
@@ -125,6 +135,7 @@ class ServerRecords : public Records {
  private:
   const std::string address_;
   const std::unique_ptr<TunerClient> client_;
+  std::map<std::string, std::string> machines_;  // by feature set, of all answers
 };
 
 }  // namespace

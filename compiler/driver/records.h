@@ -35,6 +35,8 @@ class Records {
   // In the order of `workloads`, which are canonical texts.
   virtual StatusOr<std::vector<TaskRecord>> Find(const std::vector<std::string>& workloads,
                                                  const std::string& feature_set, int threads) = 0;
+  // Figures of the machine that measured for this instruction set first; empty: none was measured.
+  virtual StatusOr<std::string> Machine(const std::string& feature_set) = 0;
   // The alternatives of these regions.
   virtual StatusOr<PlanRows> Plans(const std::vector<Fingerprint>& regions) = 0;
   // Words for a task without a record when nothing was asked.

@@ -374,6 +374,8 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
                       (v[kOrder] == kColumnsFirst ? static_cast<double>(c.rows) * c.others
                                                   : static_cast<double>(in_block));
   const double add_sum = sums > static_cast<double>(c.target.l1d_bytes) / 2 ? 4 : 1.5;
+  // Sums of products of integers: a multiplication and an addition; operands are widened.
+  const double steps = IsFloat(a.anchor->out->dtype) ? 1 : 2;
   // A whole tile, and what is left of the rows.
   auto add = [&](double tiles, int64_t rows) {
     if (rows == 0) return;
@@ -381,7 +383,7 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
     // Loads per reduction step: a broadcast per row and a vector per vector of weights. A single
     // vector per row lets the broadcast be a part of the multiply-add, which costs the same load.
     const double loads = a.input_uses_vector ? acc : static_cast<double>(rows) + vectors;
-    const double fma = tiles * k * acc / 2, load = tiles * k * loads / 2;
+    const double fma = tiles * k * acc * steps / 2, load = tiles * k * loads * steps / 2;
     const double latency = tiles * k * 4;  // one step of a dependent chain
     e.fma_cycles += fma;
     e.load_cycles += load;
@@ -393,7 +395,8 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
   add(blocks, in_block % v[kRows]);
   const double acc = static_cast<double>(v[kRows] * v[kVectors]);
   e.accumulators = acc;
-  e.body_instructions = (acc + static_cast<double>(v[kRows] + v[kVectors])) * taps;
+  e.body_instructions = (acc + static_cast<double>(v[kRows] + v[kVectors])) * taps * steps;
+  e.vector_bits = static_cast<double>(v[kLanes] * SizeOf(a.anchor->out->dtype) * 8);
   e.useful_fraction =
       static_cast<double>(vec) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]));
   e.bytes = c.bytes;

@@ -35,7 +35,8 @@ double Nanoseconds(const Estimate& e, const Machine& m, const Target& t, int thr
   const int widest = t.VectorBits();
   const int bits = e.vector_bits > 0 ? static_cast<int>(e.vector_bits) : widest;
   const double fma = e.fma_cycles * (2 * 2 * bits / 32.0) / m.FmaGflops(bits);
-  const double loads = e.load_cycles * (2 * widest / 8.0) / m.l1_gbps;
+  // As many of narrower vectors in the same time.
+  const double loads = e.load_cycles * (2 * m.VectorBits() / 8.0) / m.l1_gbps;
   const double core = std::max({fma, loads, e.latency_cycles / m.clock_ghz});
   const auto l2 = static_cast<double>(t.l2_bytes), l3 = static_cast<double>(t.l3_bytes);
   const double streaming = e.bytes <= l2 ? m.l2_gbps : e.bytes <= l3 ? m.l3_gbps : m.dram_gbps;
@@ -180,6 +181,11 @@ const std::vector<const Rule*>& Rules() {
   return all;
 }
 
+Conditions Conditions::Of(std::string_view machine, const Target& target, int threads) {
+  const StatusOr<Machine> figures = Machine::Parse(machine);
+  return {figures.ok() ? *figures : Machine::Typical(target), std::max(threads, 1)};
+}
+
 Space::Space(loop::Program initial, Target target)
     : Space(std::move(initial), target, Conditions::Typical(target)) {}
 
@@ -237,6 +243,17 @@ Rejection Space::Check(const Point& p) const {
       return Rejection::kBadValue;
   }
   return v.rule->check(*v.context, p.values);
+}
+
+StatusOr<Schedule> Space::Untuned() const {
+  constexpr size_t kTried = 200;
+  Status first;
+  for (const Point& p : Ranked(kTried)) {
+    StatusOr<Schedule> s = Apply(p);
+    if (s.ok()) return s;
+    if (first.ok()) first = s.status();
+  }
+  return first;
 }
 
 Estimate Space::EstimateOf(const Point& p) const {

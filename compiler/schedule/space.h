@@ -30,6 +30,8 @@ struct Conditions {
   Machine machine;
   int threads = 1;
   static Conditions Typical(const Target& target) { return {Machine::Typical(target), 1}; }
+  // Of the figures in `machine`; what cannot be read as such, and empty, stands for typical ones.
+  static Conditions Of(std::string_view machine, const Target& target, int threads);
 };
 
 class Space {
@@ -47,6 +49,8 @@ class Space {
   Point Default() const { return Ranked(1).at(0); }
   // The `most` best in that order; at least one.
   std::vector<Point> Ranked(size_t most) const;
+  // The first of these that its rule can write: a check may let one pass that a primitive refuses.
+  StatusOr<Schedule> Untuned() const;
   Rejection Check(const Point& p) const;  // kBadValue when a value is not in its domain
   double PriorNs(const Point& p) const;   // analytical estimate
   Estimate EstimateOf(const Point& p) const;

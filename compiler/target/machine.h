@@ -24,6 +24,7 @@ struct Machine {
   double fork_join_ns = 0;  // a run of an empty kernel on all processors, minus that on one
 
   double FmaGflops(int vector_bits) const;  // 0 < result
+  int VectorBits() const { return fma512_gflops > 0 ? 512 : fma256_gflops > 0 ? 256 : 128; }
   std::string ToString() const;
   // InvalidArgument when a figure is missing, unknown, or not believable: each has wide bounds.
   static StatusOr<Machine> Parse(std::string_view text);

@@ -176,6 +176,13 @@ Json ToJson(const PlanRow& row) {
           {"created_ms", row.created_ms}};
 }
 
+Json ToJson(const MachineRow& row) {
+  return {{"kind", "machine"},
+          {"device", row.device.Hex()},
+          {"figures", row.figures},
+          {"created_ms", row.created_ms}};
+}
+
 Json ToJson(const TrialRow& row) {
   return {{"kind", "trial"},
           {"seq", row.seq},
@@ -252,6 +259,12 @@ StatusOr<PlanRow> ReadPlan(Fields& f) {
     row.parts.push_back({part.Print("workload"), part.Int("count")});
   });
   row.created_ms = f.Int("created_ms");
+  WHET_RETURN_IF_ERROR(f.Finish());
+  return row;
+}
+
+StatusOr<MachineRow> ReadMachine(Fields& f) {
+  const MachineRow row{f.Print("device"), f.Text("figures"), f.Int("created_ms")};
   WHET_RETURN_IF_ERROR(f.Finish());
   return row;
 }
@@ -378,13 +391,15 @@ StatusOr<ParsedLine> ParseLine(std::string_view line) {
   if (kind == "device") return Normalized(ReadDevice(f));
   if (kind == "job") return Normalized(ReadJob(f));
   if (kind == "plan") return Normalized(ReadPlan(f));
+  if (kind == "machine") return Normalized(ReadMachine(f));
   if (kind == "end") {
     const int64_t rows = f.Int("rows");
     WHET_RETURN_IF_ERROR(f.Finish());
     return ParsedLine{std::nullopt, rows};
   }
-  return InvalidArgument("unknown kind '{}'; known are workload, device, job, plan, trial, end",
-                         CleanText(kind, 64));
+  return InvalidArgument(
+      "unknown kind '{}'; known are workload, device, job, plan, machine, trial, end",
+      CleanText(kind, 64));
 }
 
 }  // namespace whet::db

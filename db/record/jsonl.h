@@ -1,7 +1,8 @@
 // The exchange form of a log: JSON Lines, one object a line, so that a file can be read, filtered
 // and joined with ordinary tools.
 //   {"kind":"whet-log","version":1,"log_id":…,"generation":…}     first line
-//   {"kind":"workload"|"device"|"job"|"plan"|"trial", …}           references come before their use
+//   {"kind":"workload"|"device"|"job"|"plan"|"machine"|"trial", …}           references come before
+//   their use
 //   {"kind":"end","rows":N}                                        last line: a cut file is noticed
 // Reading is strict: unknown kinds, unknown or missing fields, wrong types, numbers that are not
 // finite and lines over kMaxLineBytes are refused. Seeds are decimal strings: many readers of JSON

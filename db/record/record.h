@@ -170,7 +170,16 @@ struct TrialRow {
   Fingerprint trace_fingerprint() const { return FingerprintOf(trace); }
 };
 
-using Row = std::variant<WorkloadRow, DeviceRow, JobRow, PlanRow, TrialRow>;
+// How fast a board is, as its worker measured it, for estimates: figures in the text form of
+// compiler/target/machine.h, which is opaque here. The first of a board stay: default schedules
+// were chosen, and timed, by them. Nothing is found by them.
+struct MachineRow {
+  Fingerprint device;  // of its DeviceRow
+  std::string figures;
+  int64_t created_ms = 0;
+};
+
+using Row = std::variant<WorkloadRow, DeviceRow, JobRow, PlanRow, MachineRow, TrialRow>;
 
 // Limits on what a row may hold, and why: they bound a hostile peer or file, far above honest use.
 inline constexpr size_t kMaxIdBytes = 256;
@@ -182,6 +191,7 @@ inline constexpr size_t kMaxWorkloadBytes = 1 << 20;
 inline constexpr size_t kMaxSpecBytes = 1 << 20;
 inline constexpr size_t kMaxSamples = 4096;
 inline constexpr size_t kMaxPlanParts = 10'000;
+inline constexpr size_t kMaxFiguresBytes = 1024;
 
 // Puts a row into the form that is stored (derived values, cleaned and cut message) and checks
 // every limit: InvalidArgument names the field, the value and the bound.
@@ -189,6 +199,7 @@ Status Normalize(WorkloadRow& row);
 Status Normalize(DeviceRow& row);
 Status Normalize(JobRow& row);
 Status Normalize(PlanRow& row);
+Status Normalize(MachineRow& row);
 Status Normalize(TrialRow& row);
 
 // Text as data: control characters other than tab and newline and malformed UTF-8 become '?', and

@@ -202,6 +202,11 @@ Status Normalize(PlanRow& row) {
   return OkStatus();
 }
 
+Status Normalize(MachineRow& row) {
+  WHET_RETURN_IF_ERROR(CheckNotEmpty("figures", row.figures));
+  return CheckText("figures", row.figures, kMaxFiguresBytes, Lines::kOne);
+}
+
 Status Normalize(TrialRow& row) {
   row.message = CleanText(row.message, kMaxMessageBytes);
   WHET_RETURN_IF_ERROR(CheckKey(row.key));

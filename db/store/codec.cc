@@ -98,6 +98,10 @@ std::vector<Cell> ToCells(const PlanRow& row) {
   return {row.region.Hex(), row.alternative, std::move(parts), row.created_ms};
 }
 
+std::vector<Cell> ToCells(const MachineRow& row) {
+  return {row.device.Hex(), row.figures, row.created_ms};
+}
+
 std::vector<Cell> ToCells(const TrialRow& row) {
   return {row.seq,
           row.key.Task().Hex(),
@@ -175,6 +179,16 @@ StatusOr<JobRow> JobFrom(std::vector<Cell> cells) {
   row.error = r.Text();
   row.created_ms = r.Int();
   row.updated_ms = r.Int();
+  if (!r.fault().ok()) return r.fault();
+  return row;
+}
+
+StatusOr<MachineRow> MachineFrom(std::vector<Cell> cells) {
+  CellReader r(std::move(cells));
+  MachineRow row;
+  row.device = r.Print();
+  row.figures = r.Text();
+  row.created_ms = r.Int();
   if (!r.fault().ok()) return r.fault();
   return row;
 }

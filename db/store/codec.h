@@ -14,6 +14,7 @@ std::vector<Cell> ToCells(const WorkloadRow& row);
 std::vector<Cell> ToCells(const DeviceRow& row);
 std::vector<Cell> ToCells(const JobRow& row);
 std::vector<Cell> ToCells(const PlanRow& row);
+std::vector<Cell> ToCells(const MachineRow& row);
 std::vector<Cell> ToCells(const TrialRow& row);
 std::vector<Cell> TargetCells(const std::string& text);
 
@@ -23,6 +24,7 @@ StatusOr<WorkloadRow> WorkloadFrom(std::vector<Cell> cells);
 StatusOr<DeviceRow> DeviceFrom(std::vector<Cell> cells);
 StatusOr<JobRow> JobFrom(std::vector<Cell> cells);
 StatusOr<PlanRow> PlanFrom(std::vector<Cell> cells);
+StatusOr<MachineRow> MachineFrom(std::vector<Cell> cells);
 StatusOr<TrialRow> TrialFrom(std::vector<Cell> cells, const std::string& target);
 
 std::string PackSamples(const std::vector<double>& samples);  // f64, little-endian

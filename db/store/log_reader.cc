@@ -448,6 +448,37 @@ StatusOr<Plans> LogReader::FindPlans(const std::optional<Fingerprint>& region) {
   return plans;
 }
 
+StatusOr<std::vector<KnownMachine>> LogReader::Machines() {
+  std::vector<MachineRow> rows;
+  WHET_RETURN_IF_ERROR(impl_->ForEachRow(MachinesTable(), "ORDER BY created_ms, device",
+                                         [&](StatusOr<std::vector<Cell>> cells) -> Status {
+                                           // A damaged row counts as none: estimates have others.
+                                           auto row = cells.ok()
+                                                          ? MachineFrom(*std::move(cells))
+                                                          : StatusOr<MachineRow>(cells.status());
+                                           if (row.ok()) rows.push_back(*std::move(row));
+                                           return OkStatus();
+                                         }));
+  std::vector<KnownMachine> known;
+  for (MachineRow& row : rows) {
+    StatusOr<DeviceRow> device = Device(row.device);
+    if (device.ok()) {
+      known.push_back({*std::move(device), std::move(row)});
+    } else if (!absl::IsDataLoss(device.status()) && !absl::IsNotFound(device.status())) {
+      return device.status();
+    }
+  }
+  return known;
+}
+
+StatusOr<std::string> LogReader::FiguresOf(const std::string& feature_set) {
+  WHET_ASSIGN_OR_RETURN(const std::vector<KnownMachine> machines, Machines());
+  for (const KnownMachine& m : machines) {
+    if (m.device.feature_set == feature_set) return m.machine.figures;
+  }
+  return std::string();
+}
+
 StatusOr<int64_t> LogReader::Export(std::ostream& out, OnDamage on_damage) {
   int64_t rows = 0;
   const auto write = [&](const Row& row) {
@@ -474,6 +505,7 @@ StatusOr<int64_t> LogReader::Export(std::ostream& out, OnDamage on_damage) {
   WHET_RETURN_IF_ERROR(table(DevicesTable(), "ORDER BY fingerprint", DeviceFrom));
   WHET_RETURN_IF_ERROR(table(JobsTable(), "ORDER BY created_ms, job_id", JobFrom));
   WHET_RETURN_IF_ERROR(table(PlansTable(), "ORDER BY region, alternative", PlanFrom));
+  WHET_RETURN_IF_ERROR(table(MachinesTable(), "ORDER BY device", MachineFrom));
   const auto visit = [&](const TrialRow& row) {
     write(row);
     return out.good();

@@ -157,6 +157,7 @@ Status LogWriter::Prepare() {
   WHET_RETURN_IF_ERROR(
       prepare(find_plan_, SelectSql(PlansTable(), "WHERE region=? AND alternative=?")));
   WHET_RETURN_IF_ERROR(prepare(put_plan_, InsertSql(PlansTable(), "INSERT OR REPLACE")));
+  WHET_RETURN_IF_ERROR(prepare(put_machine_, InsertSql(MachinesTable(), "INSERT")));
   return prepare(find_job_, SelectSql(JobsTable(), "WHERE job_id=?"));
 }
 
@@ -312,6 +313,19 @@ StatusOr<AppendVerdict> LogWriter::Apply(const PlanRow& row) {
   const std::vector<Cell> cells = WithCrc(PlansTable(), ToCells(row));
   put_plan_.BindAll(cells);
   WHET_RETURN_IF_ERROR(put_plan_.Run());
+  return AppendVerdict{};
+}
+
+StatusOr<AppendVerdict> LogWriter::Apply(const MachineRow& row) {
+  WHET_ASSIGN_OR_RETURN(const bool known, Exists("devices", "fingerprint", row.device.Hex()));
+  if (!known)
+    return FailedPrecondition("figures of a machine: device {} is not in the log",
+                              row.device.Hex());
+  WHET_ASSIGN_OR_RETURN(const bool there, Exists("machines", "device", row.device.Hex()));
+  if (there) return AppendVerdict{0, TrialStatus::kCounted, AppendVerdict::Delivery::kRepeated};
+  const std::vector<Cell> cells = WithCrc(MachinesTable(), ToCells(row));
+  put_machine_.BindAll(cells);
+  WHET_RETURN_IF_ERROR(put_machine_.Run());
   return AppendVerdict{};
 }
 

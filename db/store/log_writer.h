@@ -54,6 +54,7 @@ class LogWriter {
   StatusOr<AppendVerdict> Apply(const DeviceRow& row);
   StatusOr<AppendVerdict> Apply(const JobRow& row);
   StatusOr<AppendVerdict> Apply(const PlanRow& row);
+  StatusOr<AppendVerdict> Apply(const MachineRow& row);
   StatusOr<AppendVerdict> Apply(const TrialRow& row);
   StatusOr<AppendVerdict> ApplyImported(Row row);
   StatusOr<AppendVerdict> InsertTrial(TrialRow row);
@@ -71,7 +72,7 @@ class LogWriter {
   std::vector<std::string> new_targets_;  // of the open transaction
 
   Statement put_meta_, put_workload_, put_target_, put_device_, put_job_, put_trial_;
-  Statement find_trial_, find_stale_, find_job_, find_plan_, put_plan_;
+  Statement find_trial_, find_stale_, find_job_, find_plan_, put_plan_, put_machine_;
 };
 
 }  // namespace whet::db

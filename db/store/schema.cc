@@ -197,6 +197,17 @@ CREATE TABLE plans(
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+// Schema 4: figures of machines.
+constexpr std::string_view kAdded4 = R"sql(
+PRAGMA user_version = 4;
+CREATE TABLE machines(
+  device TEXT PRIMARY KEY NOT NULL REFERENCES devices(fingerprint),
+  figures TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  crc INTEGER NOT NULL
+) STRICT;
+)sql";
+
 void PutU64(std::string& out, uint64_t v) {
   for (int i = 0; i < 8; ++i) out += static_cast<char>(v >> (8 * i) & 0xff);
 }
@@ -286,12 +297,16 @@ StatusOr<std::vector<std::string>> DescribeTables(Connection& db) {
 std::string_view SchemaSql(int version) {
   WHET_CHECK(version >= 1 && version <= kSchemaVersion, "schema {}", version);
   static const std::string schema3 = std::string(kSchema2) + std::string(kAdded3);
-  return version == 1 ? kSchema1 : version == 2 ? kSchema2 : std::string_view(schema3);
+  static const std::string schema4 = schema3 + std::string(kAdded4);
+  return version == 1   ? kSchema1
+         : version == 2 ? kSchema2
+         : version == 3 ? std::string_view(schema3)
+                        : std::string_view(schema4);
 }
 
 std::string_view AddedTablesSql(int version) {
-  WHET_CHECK(version == 3, "schema {}", version);
-  return kAdded3;
+  WHET_CHECK(version == 3 || version == 4, "schema {}", version);
+  return version == 3 ? kAdded3 : kAdded4;
 }
 
 const Table& MetaTable() {
@@ -333,6 +348,11 @@ const Table& JobsTable() {
 const Table& PlansTable() {
   static const Table table{"plans",
                            {{"region", 1}, {"alternative", 2}, {"parts", 3}, {"created_ms", 4}}};
+  return table;
+}
+
+const Table& MachinesTable() {
+  static const Table table{"machines", {{"device", 1}, {"figures", 2}, {"created_ms", 3}}};
   return table;
 }
 
@@ -390,8 +410,8 @@ const Table& TrialsTable() {
 
 const std::vector<const Table*>& AllTables() {
   static const std::vector<const Table*> tables = {
-      &MetaTable(), &WorkloadsTable(), &TargetsTable(), &DevicesTable(),
-      &JobsTable(), &PlansTable(),     &TrialsTable(),  &TombstonesTable()};
+      &MetaTable(),  &WorkloadsTable(), &TargetsTable(), &DevicesTable(),   &JobsTable(),
+      &PlansTable(), &MachinesTable(),  &TrialsTable(),  &TombstonesTable()};
   return tables;
 }
 

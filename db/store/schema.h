@@ -16,7 +16,7 @@
 
 namespace whet::db {
 
-inline constexpr int kSchemaVersion = 3;
+inline constexpr int kSchemaVersion = 4;
 inline constexpr int64_t kApplicationId = 0x57484554;  // "WHET"
 
 // The SQL that creates an empty log of schema `version`, 1..kSchemaVersion, pragmas included.
@@ -43,6 +43,7 @@ const Table& TargetsTable();
 const Table& DevicesTable();
 const Table& JobsTable();
 const Table& PlansTable();
+const Table& MachinesTable();
 const Table& TrialsTable();
 const Table& TombstonesTable();
 const std::vector<const Table*>& AllTables();

@@ -22,6 +22,7 @@ size_t BytesOf(const Row& row) {
     size_t operator()(const PlanRow& r) {
       return r.alternative.size() + r.parts.size() * sizeof(PlanRow::Part);
     }
+    size_t operator()(const MachineRow& r) { return r.figures.size(); }
     size_t operator()(const TrialRow& r) {
       return r.trace.size() + r.key.target.size() + r.device_state.size() + r.message.size() +
              r.samples_ns.size() * sizeof(double);

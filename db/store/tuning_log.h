@@ -158,6 +158,11 @@ struct Plans {
   int64_t damaged_rows = 0;                      // left out
 };
 
+struct KnownMachine {
+  DeviceRow device;
+  MachineRow machine;
+};
+
 enum class OnDamage { kRefuse, kSkip };
 
 class LogReader {
@@ -197,6 +202,11 @@ class LogReader {
   // Of one region, or of all; by region, then alternative. Plans of which a row is damaged, their
   // own or a workload's, are left out.
   StatusOr<Plans> FindPlans(const std::optional<Fingerprint>& region = std::nullopt);
+
+  // Boards whose speed was measured, the first one first; damaged rows are left out.
+  StatusOr<std::vector<KnownMachine>> Machines();
+  // The figures of the first board of this instruction set; empty: none was measured.
+  StatusOr<std::string> FiguresOf(const std::string& feature_set);
 
   StatusOr<VerifyReport> Verify();
 

@@ -107,8 +107,8 @@ class ZooTask : public tuner::Task {
 
 class ZooTasks : public tuner::SpaceProvider, public tuner::ReferenceProvider {
  public:
-  StatusOr<std::unique_ptr<tuner::Task>> OpenTask(std::string_view workload, std::string_view,
-                                                  int) const override {
+  StatusOr<std::unique_ptr<tuner::Task>> OpenTask(std::string_view workload, std::string_view, int,
+                                                  std::string_view) const override {
     if (workload.substr(0, 3) != "zoo") return InvalidArgument("'{}' is not of the zoo", workload);
     return std::unique_ptr<tuner::Task>(
         std::make_unique<ZooTask>(workload.find("quick") != std::string_view::npos));

@@ -226,7 +226,7 @@ TEST(ForeignFileTest, IsRefusedInWordsAndLeftAsItIs) {
       {"forged", "is not a tuning log of schema 2, though it says so: expected"},
       {"extra", "found trigger t on trials"},
       {"virtual", "table zz on zz  without pages"},
-      {"loose", "is not a tuning log of schema 3"}};
+      {"loose", "is not a tuning log of schema 4"}};
   for (const auto& [name, words] : cases) {
     const std::string path = dir / name;
     const std::string bytes = ReadFile(path);
@@ -322,7 +322,7 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   RunSql(path, "UPDATE trials SET median_ns=1 WHERE seq=4");  // damaged before, damaged after
   EXPECT_THAT(LogReader::Open(path),
               Fails(StatusCode::kFailedPrecondition,
-                    "has schema 1, this release reads schema 3: open it once for writing"));
+                    "has schema 1, this release reads schema 4: open it once for writing"));
   std::string generation;
   {
     auto log = TuningLog::Open(path);
@@ -332,7 +332,7 @@ TEST(MigrationTest, ALogOfSchemaOneIsBackedUpAndTakenOver) {
   }
   EXPECT_EQ(QueryText(path + ".schema1.bak", "PRAGMA user_version"), "1");
   EXPECT_EQ(QueryText(path + ".schema1.bak", "SELECT count(*) FROM trials"), "4");
-  EXPECT_EQ(QueryText(path, "PRAGMA user_version"), "3");
+  EXPECT_EQ(QueryText(path, "PRAGMA user_version"), "4");
 
   auto reader = OpenReader(path);
   EXPECT_THAT(reader->warnings(),
@@ -349,7 +349,7 @@ TEST(MigrationTest, ALogOfSchemaTwoKeepsItsRowsAndGetsThePlanTable) {
   TempFolder dir;
   const std::string path = dir / "old.db";
   MakeLog(path, 3);
-  RunSql(path, "DROP TABLE plans; PRAGMA user_version=2;");
+  RunSql(path, "DROP TABLE plans; DROP TABLE machines; PRAGMA user_version=2;");
   ASSERT_TRUE(TuningLog::Open(path).ok());
   EXPECT_EQ(QueryText(path + ".schema2.bak", "PRAGMA user_version"), "2");
   EXPECT_EQ(QueryText(path + ".schema2.bak", "SELECT count(*) FROM trials"), "3");
@@ -357,6 +357,29 @@ TEST(MigrationTest, ALogOfSchemaTwoKeepsItsRowsAndGetsThePlanTable) {
   EXPECT_TRUE(reader->warnings().empty());
   EXPECT_EQ(reader->Stats()->trials, 3);
   EXPECT_TRUE(reader->FindPlans()->rows.empty());
+}
+
+TEST(MigrationTest, ALogOfSchemaThreeKeepsItsPlansAndGetsTheTableOfMachines) {
+  TempFolder dir;
+  const std::string path = dir / "old.db";
+  MakeLog(path, 3);
+  {
+    auto log = TuningLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->AppendWait(SamplePlan("selected", 2)).ok());
+  }
+  RunSql(path, "DROP TABLE machines; PRAGMA user_version=3;");
+  {
+    auto log = TuningLog::Open(path);
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_TRUE((*log)->AppendWait(MachineRow{SampleDevice().fingerprint(), "clock=1", 5}).ok());
+  }
+  EXPECT_EQ(QueryText(path + ".schema3.bak", "PRAGMA user_version"), "3");
+  auto reader = OpenReader(path);
+  EXPECT_TRUE(reader->warnings().empty());
+  EXPECT_EQ(reader->Stats()->trials, 3);
+  EXPECT_EQ(reader->FindPlans()->rows.size(), 1u);
+  EXPECT_EQ(reader->Machines()->size(), 1u);
 }
 
 TEST(MigrationTest, ABackupIsNeverOverwritten) {
@@ -373,10 +396,10 @@ TEST(MigrationTest, ANewerSchemaIsRefusedNamingBothVersions) {
   TempFolder dir;
   const std::string path = dir / "new.db";
   MakeLog(path, 1);
-  RunSql(path, "ALTER TABLE trials ADD COLUMN later TEXT; PRAGMA user_version=4;");
+  RunSql(path, "ALTER TABLE trials ADD COLUMN later TEXT; PRAGMA user_version=5;");
   const std::string bytes = ReadFile(path);
   const std::string words =
-      "has schema 4, made by a newer release; this release knows up to schema 3";
+      "has schema 5, made by a newer release; this release knows up to schema 4";
   EXPECT_THAT(TuningLog::Open(path), Fails(StatusCode::kFailedPrecondition, words));
   EXPECT_THAT(LogReader::Open(path), Fails(StatusCode::kFailedPrecondition, words));
   EXPECT_EQ(ReadFile(path), bytes);

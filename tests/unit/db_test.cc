@@ -416,6 +416,48 @@ TEST(PlanTest, BadPlansAreRefusedByName) {
               Fails(StatusCode::kInvalidArgument, "number of parts 0 is outside 1..10000"));
 }
 
+TEST(MachineRowTest, TheFirstFiguresOfABoardStayAndNeedTheBoard) {
+  TempFolder dir;
+  auto log = OpenSampleLog(dir / "tuning.db");
+  const Fingerprint board = SampleDevice().fingerprint();
+  EXPECT_THAT(log->AppendWait(MachineRow{FingerprintOf("elsewhere"), "clock=1", 5}),
+              Fails(StatusCode::kFailedPrecondition, "is not in the log"));
+  EXPECT_THAT(log->AppendWait(MachineRow{board, "", 5}),
+              Fails(StatusCode::kInvalidArgument, "figures is empty"));
+  EXPECT_THAT(log->AppendWait(MachineRow{board, "a\nb", 5}),
+              Fails(StatusCode::kInvalidArgument, ""));
+  EXPECT_EQ(log->AppendWait(MachineRow{board, "clock=1", 5})->delivery,
+            AppendVerdict::Delivery::kFirst);
+  EXPECT_EQ(log->AppendWait(MachineRow{board, "clock=2", 6})->delivery,
+            AppendVerdict::Delivery::kRepeated);
+  DeviceRow later = SampleDevice();
+  later.device_id = "board-2";
+  ASSERT_TRUE(log->AppendWait(later).ok());
+  ASSERT_TRUE(log->AppendWait(MachineRow{later.fingerprint(), "clock=3", 7}).ok());
+  auto reader = OpenReader(dir / "tuning.db");
+  const auto machines = reader->Machines();
+  ASSERT_TRUE(machines.ok()) << machines.status();
+  ASSERT_EQ(machines->size(), 2u);
+  EXPECT_EQ((*machines)[0].device.device_id, SampleDevice().device_id);
+  EXPECT_EQ(*reader->FiguresOf(SampleDevice().feature_set), "clock=1");
+  EXPECT_EQ(*reader->FiguresOf("another"), "");
+  EXPECT_TRUE(reader->Verify()->ok());
+}
+
+TEST(MachineRowTest, FiguresAreExportedAndComeIn) {
+  TempFolder dir;
+  {
+    auto log = OpenSampleLog(dir / "a.db");
+    ASSERT_TRUE(log->AppendWait(MachineRow{SampleDevice().fingerprint(), "clock=1", 5}).ok());
+    WriteFile(dir / "a.jsonl", Exported(dir / "a.db"));
+  }
+  auto log = TuningLog::Open(dir / "b.db");
+  ASSERT_TRUE(log.ok()) << log.status();
+  const auto report = (*log)->Import(dir / "a.jsonl");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(*OpenReader(dir / "b.db")->FiguresOf(SampleDevice().feature_set), "clock=1");
+}
+
 TEST(PlanTest, ExportedPlansComeInAndReplaceNone) {
   TempFolder dir;
   {

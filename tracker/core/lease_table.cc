@@ -28,6 +28,9 @@ Status CheckIdentity(const v1::DeviceIdentity& d) {
         "a worker needs device, worker and boot ids of 1 to {} printable characters", kMaxIdBytes);
   if (!IsDeviceKey(d.key()))
     return InvalidArgument("'{}' is not a key: {}", d.key().substr(0, 64), kDeviceKeyRule);
+  if (!IsText(d.machine(), 1024))
+    return InvalidArgument(
+        "the figures of the worker's machine are not printable text of at most 1 KiB");
   for (const std::string* text : {&d.target(), &d.feature_set()}) {
     if (!IsText(*text, 8 << 10))
       return InvalidArgument("the worker's target is not printable text of at most 8 KiB");

@@ -46,8 +46,11 @@ StatusOr<codegen::Candidate> BuildRequested(const v1::BuildRequest& request,
     return c;
   };
   if (request.trace().empty() || request.untuned()) {
-    WHET_ASSIGN_OR_RETURN(codegen::Candidate c,
-                          codegen::BuildUntuned(schedule::Space(w.program, target), build));
+    const auto conditions =
+        schedule::Conditions::Of(request.machine(), target, static_cast<int>(request.threads()));
+    WHET_ASSIGN_OR_RETURN(
+        codegen::Candidate c,
+        codegen::BuildUntuned(schedule::Space(w.program, target, conditions), build));
     trace = c.trace;
     return c;
   }
@@ -136,7 +139,7 @@ Status WarmUp() {
   const Target target = Target::Host();
   WHET_ASSIGN_OR_RETURN(const task::WorkloadProgram w, task::OpenWorkload(kWarmUpWorkload));
   const schedule::Space space(w.program, target);
-  WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, space.Apply(space.Default()));
+  WHET_ASSIGN_OR_RETURN(const schedule::Schedule s, space.Untuned());
   return codegen::BuildCandidate(s.program(), "", target).status();
 }
 

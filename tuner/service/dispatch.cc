@@ -136,9 +136,15 @@ void ServiceCore::Hello(int64_t now, uint64_t session_id, const v1::Hello& hello
       out->push_back(CloseWorker{other, FailedPrecondition("the worker opened another stream")});
     }
   }
-  const uint64_t ticket = next_ticket_++;
-  tickets_[ticket] = {};
-  out->push_back(AppendRow{ticket, std::move(row)});
+  const auto append = [&](db::Row r) {
+    const uint64_t ticket = next_ticket_++;
+    tickets_[ticket] = {};
+    out->push_back(AppendRow{ticket, std::move(r)});
+  };
+  db::MachineRow machine{s.device_row, s.device.machine()};
+  append(std::move(row));
+  if (!machine.figures.empty() && !s.device.emulated() && db::Normalize(machine).ok())
+    append(std::move(machine));
 }
 
 Actions ServiceCore::WorkerGone(int64_t now, uint64_t session_id) {

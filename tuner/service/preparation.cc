@@ -100,6 +100,10 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request,
     query.key.threads = static_cast<int>(std::min<uint32_t>(q.threads(), 1 << 20));
     query.codegen_version = q.codegen_version();
     WHET_ASSIGN_OR_RETURN(const db::Best best, log.FindBest(query));
+    if (!reply.machines().contains(q.feature_set())) {
+      WHET_ASSIGN_OR_RETURN((*reply.mutable_machines())[q.feature_set()],
+                            log.FiguresOf(q.feature_set()));
+    }
     v1::RecordReply& r = *reply.add_records();
     r.set_found(best.record.has_value());
     r.set_default_ns(best.default_ns);

@@ -19,7 +19,8 @@ std::shared_ptr<TunerServer::Impl::JobContext> TunerServer::Impl::ContextOf(
 
 void TunerServer::Impl::Do(PrepareTask& a) {
   prepare_lane_.Post([this, a, context = ContextOf(a.job)] {
-    StatusOr<std::unique_ptr<Task>> task = spaces_->OpenTask(a.workload, a.target, a.key.threads);
+    StatusOr<std::unique_ptr<Task>> task =
+        spaces_->OpenTask(a.workload, a.target, a.key.threads, MachineFor(a.key.target));
     StatusOr<PreparedTask> prepared =
         task.ok() ? PrepareFromLog(**task, a, *reader_, spaces_->codegen_version())
                   : StatusOr<PreparedTask>(task.status());
@@ -100,7 +101,19 @@ void TunerServer::Impl::Do(const EndSearch& a) {
   search_lane_.Post([context = ContextOf(a.job)] { context->search.reset(); });
 }
 
+std::string TunerServer::Impl::MachineFor(const std::string& feature_set) {
+  const std::lock_guard lock(machines_mu_);
+  std::string& figures = machines_[feature_set];
+  const StatusOr<std::string> logged = reader_->FiguresOf(feature_set);
+  if (logged.ok() && !logged->empty()) figures = *logged;
+  return figures;
+}
+
 void TunerServer::Impl::Do(StartBuild& a) {
+  if (a.request.untuned()) {
+    const StatusOr<std::string> feature_set = spaces_->FeatureSetOf(a.request.target());
+    if (feature_set.ok()) a.request.set_machine(MachineFor(*feature_set));
+  }
   builders_->Build(std::move(a.request), [this, build = a.build](v1::BuildReply reply) {
     BuiltObject object;
     object.failure = reply.failure();
@@ -162,6 +175,7 @@ void TunerServer::Impl::Do(AppendRow& a) {
   if (auto* trial = std::get_if<db::TrialRow>(&a.row)) trial->created_ms = wall;
   if (auto* job = std::get_if<db::JobRow>(&a.row)) job->updated_ms = wall;
   if (auto* plan = std::get_if<db::PlanRow>(&a.row)) plan->created_ms = wall;
+  if (auto* machine = std::get_if<db::MachineRow>(&a.row)) machine->created_ms = wall;
   waiting_rows_.push_back(std::move(a));
   if (waiting_rows_.size() == 1) AppendWaiting();
 }

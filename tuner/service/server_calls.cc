@@ -43,6 +43,13 @@ class TunerServer::Impl::TunerService final : public v1::Tuner::CallbackService 
                   reactor->Finish(rpc::ToGrpc(target.status()));
                   return;
                 }
+                {
+                  const std::lock_guard lock(impl_->machines_mu_);
+                  for (const v1::DeviceEntry& d : devices->devices()) {
+                    if (!d.device().machine().empty() && !d.device().emulated())
+                      impl_->machines_.emplace(d.device().feature_set(), d.device().machine());
+                  }
+                }
                 impl_->Post([this, request, reply, reactor, target = *target, by] {
                   impl_->Submit(by, request->spec(), target, reply, reactor);
                 });

@@ -113,6 +113,9 @@ class TunerServer::Impl {
 
   // ---- actions of the core
   std::shared_ptr<JobContext> ContextOf(const std::string& job);
+  // Figures of the first board of this instruction set in the log, else as the tracker lists one;
+  // empty: none was measured. Any thread.
+  std::string MachineFor(const std::string& feature_set);
   void Do(PrepareTask& a);
   void Do(ComputeExpected& a);
   void Do(StartSearch& a);
@@ -169,6 +172,9 @@ class TunerServer::Impl {
   rpc::ServerStreams<v1::WorkerMessage, v1::ServerMessage> workers_;
   rpc::Listener listener_;
   Lane search_lane_, prepare_lane_, query_lane_;
+
+  std::mutex machines_mu_;
+  std::map<std::string, std::string> machines_;  // by feature set, as listed
 
   // Of the loop.
   std::thread loop_;

@@ -79,8 +79,8 @@ std::vector<int64_t> LogicalStrides(const graph::TensorType& t) {
 
 class CompilerTask : public Task {
  public:
-  CompilerTask(task::WorkloadProgram w, const Target& target)
-      : workload_(std::move(w.workload)), view_(schedule::Space(std::move(w.program), target)) {}
+  CompilerTask(task::WorkloadProgram w, const Target& target, const schedule::Conditions& c)
+      : workload_(std::move(w.workload)), view_(schedule::Space(std::move(w.program), target, c)) {}
 
   const search::SpaceView& space() const override { return view_; }
   StatusOr<std::string> TraceOf(const search::Point& p) const override {
@@ -88,7 +88,7 @@ class CompilerTask : public Task {
     return s.trace().ToString();
   }
   StatusOr<std::string> DefaultTrace() const override {
-    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, view_.space().Apply(view_.space().Default()));
+    WHET_ASSIGN_OR_RETURN(schedule::Schedule s, view_.space().Untuned());
     return s.trace().ToString();
   }
   std::optional<search::Point> PointOf(std::string_view text) const override {
@@ -144,10 +144,12 @@ class CompilerTask : public Task {
 }  // namespace
 
 StatusOr<std::unique_ptr<Task>> CompilerTasks::OpenTask(std::string_view workload,
-                                                        std::string_view target, int) const {
+                                                        std::string_view target, int threads,
+                                                        std::string_view machine) const {
   WHET_ASSIGN_OR_RETURN(Target t, Target::Parse(target));
   WHET_ASSIGN_OR_RETURN(task::WorkloadProgram w, task::OpenWorkload(workload));
-  return std::unique_ptr<Task>(std::make_unique<CompilerTask>(std::move(w), t));
+  return std::unique_ptr<Task>(std::make_unique<CompilerTask>(
+      std::move(w), t, schedule::Conditions::Of(machine, t, threads)));
 }
 
 StatusOr<std::string> CompilerTasks::FeatureSetOf(std::string_view target) const {

@@ -8,7 +8,7 @@ namespace whet::tuner {
 class CompilerTasks : public SpaceProvider, public ReferenceProvider {
  public:
   StatusOr<std::unique_ptr<Task>> OpenTask(std::string_view workload, std::string_view target,
-                                           int threads) const override;
+                                           int threads, std::string_view machine) const override;
   StatusOr<std::string> FeatureSetOf(std::string_view target) const override;
   int feature_count() const override;
   int64_t codegen_version() const override;

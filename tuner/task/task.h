@@ -45,9 +45,11 @@ class Task {
 class SpaceProvider {
  public:
   virtual ~SpaceProvider() = default;
-  // InvalidArgument: the workload or target text cannot be used, in words.
+  // InvalidArgument: the workload or target text cannot be used, in words. `machine`: figures for
+  // estimates; what cannot be read as such, and empty, stands for those typical of the target.
   virtual StatusOr<std::unique_ptr<Task>> OpenTask(std::string_view workload,
-                                                   std::string_view target, int threads) const = 0;
+                                                   std::string_view target, int threads,
+                                                   std::string_view machine) const = 0;
   // "x86_64 +avx2,...": what a target text is keyed on in the log.
   virtual StatusOr<std::string> FeatureSetOf(std::string_view target) const = 0;
   virtual int feature_count() const = 0;  // of every task's space

@@ -83,6 +83,7 @@ int Run(int argc, char** argv) {
     options.state_dir = state;
     options.lock_dir = lock_dir.empty() ? state : lock_dir;
     WHET_ASSIGN_OR_RETURN(options.runner, FindProgram("whet-runner"));
+    options.probe = worker::WorkerOptions::Probe::kOnce;
     return worker::Worker::Create(options);
   };
   StatusOr<std::unique_ptr<worker::Worker>> created = create();

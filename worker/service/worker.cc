@@ -20,6 +20,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "worker/core/worker_core.h"
 #include "worker/device/cpu.h"
+#include "worker/device/probe.h"
 #include "worker/measure/runner.h"
 #include "worker/service/runner_client.h"
 
@@ -105,6 +106,15 @@ class Worker::Impl {
     WorkerConfig config;
     WHET_ASSIGN_OR_RETURN(const std::string id, WorkerId(dir_));
     config.device = CpuIdentity();
+    if (options_.probe == WorkerOptions::Probe::kOnce) {
+      const v1::DeviceIdentity& d = config.device;
+      const std::string identity = fmt::format("{} | {} | {} processors | {}", d.cpu_model(),
+                                               d.target(), d.processors(), d.governor());
+      WHET_ASSIGN_OR_RETURN(
+          const Machine machine,
+          ProbedOnce(options_.state_dir + "/machine", identity, static_cast<int>(d.processors())));
+      config.device.set_machine(machine.ToString());
+    }
     config.device.set_worker_id(id);
     config.device.set_device_id(id + "/cpu0");
     config.device.set_boot_id(RandomHex(8));

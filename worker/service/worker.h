@@ -16,6 +16,8 @@ struct WorkerOptions {
       state_dir;  // identity, spool, cache, in a folder for each worker that lives at the same time
   std::string lock_dir;  // of the device lock, shared with other programs that measure
   std::string runner;    // path of whet-runner
+  // Measure how fast the machine is, once per state folder. Off: nothing is known of that.
+  enum class Probe { kOff, kOnce } probe = Probe::kOff;
 };
 
 class Worker {

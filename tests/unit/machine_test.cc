@@ -1,0 +1,114 @@
+// Figures of a machine as text, and what estimates make of them.
+#include "compiler/target/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/schedule/space.h"
+#include "tests/unit/programs.h"
+
+namespace whet {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kText[] =
+    "clock=2.5 fma128=40 fma256=80 fma512=160 l1=300 l2=100 l3=25 dram=12 fork_join=3000";
+
+TEST(MachineTest, TextComesBack) {
+  const auto m = Machine::Parse(kText);
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_EQ(m->ToString(), kText);
+  EXPECT_EQ(m->fma256_gflops, 80);
+  EXPECT_EQ(m->FmaGflops(512), 160);
+  EXPECT_EQ(m->VectorBits(), 512);
+  for (const Target& t : {Target::Host(), *Target::Parse("cpu -arch=aarch64 -mattr=+neon"),
+                          *Target::Parse("cpu -mattr=+avx,+avx2,+fma")}) {
+    const Machine typical = Machine::Typical(t);
+    EXPECT_EQ(typical.VectorBits(), t.VectorBits());
+    EXPECT_EQ(Machine::Parse(typical.ToString())->ToString(), typical.ToString());
+  }
+}
+
+TEST(MachineTest, BadTextIsRefusedInWords) {
+  const auto error = [](std::string text, const std::string& from, const std::string& to) {
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    return Message(Machine::Parse(text).status());
+  };
+  EXPECT_THAT(error(kText, "l2=100 ", ""), HasSubstr("lack 'l2'"));
+  EXPECT_THAT(error(kText, "l2=100", "l2=many"), HasSubstr("'l2=many' is not between"));
+  EXPECT_THAT(error(kText, "l2=100", "l2=-1"), HasSubstr("'l2=-1' is not between"));
+  EXPECT_THAT(error(kText, "l2=100", "l2=nan"), HasSubstr("'l2=nan' is not between"));
+  EXPECT_THAT(error(kText, "l2=100", "l1=100"), HasSubstr("'l1=100' is no figure of a machine"));
+  EXPECT_THAT(error(kText, "l2=100", "l9=100"), HasSubstr("'l9=100' is no figure of a machine"));
+  EXPECT_THAT(error(std::string(2000, 'x'), "", ""), HasSubstr("2000 bytes"));
+}
+
+TEST(MachineTest, EstimatesFollowTheFigures) {
+  const Target t = *Target::Parse("cpu -mattr=+avx,+avx2,+fma -l1d=32768 -l2=1048576 -l3=8388608");
+  const Machine m = *Machine::Parse(kText);
+  schedule::Estimate compute;
+  compute.fma_cycles = 8000;  // two of eight lanes each: 256000 operations
+  EXPECT_NEAR(Nanoseconds(compute, m, t, 1), 256000 / m.fma256_gflops, 1);
+  compute.vector_bits = 128;
+  EXPECT_NEAR(Nanoseconds(compute, m, t, 1), 128000 / m.fma128_gflops, 1);
+  schedule::Estimate stream;
+  stream.bytes = 1e5;
+  EXPECT_NEAR(Nanoseconds(stream, m, t, 1), 1e5 / m.l2_gbps, 1);
+  stream.bytes = 4e6;
+  EXPECT_NEAR(Nanoseconds(stream, m, t, 1), 4e6 / m.l3_gbps, 1);
+  stream.bytes = 4e7;
+  EXPECT_NEAR(Nanoseconds(stream, m, t, 1), 4e7 / m.dram_gbps, 1);
+  stream.l3_bytes = 8e7;  // again
+  EXPECT_NEAR(Nanoseconds(stream, m, t, 1), 8e7 / m.dram_gbps, 1);
+}
+
+TEST(MachineTest, ThreadsShareWholeIterationsAndCostAForkAndJoin) {
+  const Target t = *Target::Parse("cpu -mattr=+avx,+avx2,+fma");
+  const Machine m = *Machine::Parse(kText);
+  schedule::Estimate e;
+  e.fma_cycles = 8e6;
+  const double one = Nanoseconds(e, m, t, 1);
+  e.parallel = 4;
+  EXPECT_NEAR(Nanoseconds(e, m, t, 4), one / 4 + m.fork_join_ns, 1);
+  e.parallel = 5;
+  EXPECT_NEAR(Nanoseconds(e, m, t, 4), one * 2 / 5 + m.fork_join_ns, 1);
+  e.parallel = 1;
+  EXPECT_NEAR(Nanoseconds(e, m, t, 4), one + m.fork_join_ns, 1);
+}
+
+TEST(MachineTest, TheDefaultIsTheBestEstimateButForTheSizeOfItsCode) {
+  using schedule::Point;
+  const Target t = *Target::Parse("cpu -mattr=+avx,+avx2,+fma -l1d=32768 -l2=262144 -l3=0");
+  for (const loop::Program& p : {testing_support::ConvProgram({8, 24, 9, 10, 3, 1, 1}),
+                                 testing_support::MatmulProgram(64, 96, 48, true),
+                                 testing_support::DepthwiseProgram({0, 24, 7, 9, 3, 1, 1}, true)}) {
+    const schedule::Space space(p, t);
+    const std::vector<Point> ranked = space.Ranked(50);
+    ASSERT_EQ(ranked.size(), 50u);
+    EXPECT_EQ(ranked[0], space.Default());
+    EXPECT_EQ(ranked[0], schedule::Space(p, t).Default());
+    double best = 1e300;
+    for (size_t i = 0; i < ranked.size(); ++i) {
+      EXPECT_EQ(space.Check(ranked[i]), schedule::Rejection::kNone);
+      EXPECT_EQ(std::count(ranked.begin(), ranked.end(), ranked[i]), 1);
+      best = std::min(best, space.PriorNs(ranked[i]));
+    }
+    EXPECT_LT(space.PriorNs(ranked[0]), 1.1 * best);
+  }
+}
+
+TEST(MachineTest, ThePriorFollowsTheMachine) {
+  const Target t = *Target::Parse("cpu -mattr=+avx,+avx2,+fma -l1d=32768 -l2=262144 -l3=0");
+  const loop::Program p = testing_support::MatmulProgram(64, 96, 48, true);
+  Machine slow = Machine::Typical(t);
+  slow.clock_ghz /= 2, slow.fma256_gflops /= 2, slow.l1_gbps /= 2, slow.l2_gbps /= 2;
+  slow.l3_gbps /= 2;
+  const schedule::Space fast(p, t), halved(p, t, {slow, 1});
+  EXPECT_NEAR(halved.PriorNs(fast.Default()), 2 * fast.PriorNs(fast.Default()), 1);
+  EXPECT_EQ(schedule::Conditions::Of("", t, 0).machine, Machine::Typical(t));
+  EXPECT_EQ(schedule::Conditions::Of(slow.ToString(), t, 3).machine.clock_ghz, slow.clock_ghz);
+}
+
+}  // namespace
+}  // namespace whet
