@@ -86,7 +86,7 @@ class ReduceWriter {
   int64_t reduce_block_ = 0;  // of the last reduce axis; 0: not in blocks
   std::string anchor_, final_, acc_;
   std::string outermost_;  // the loop of MakeParallel
-  std::string turned_;  // block and buffer of TurnOperand; empty: none
+  std::string turned_;     // block and buffer of TurnOperand; empty: none
   int turned_dim_ = -1;
 };
 
