@@ -17,7 +17,8 @@ constexpr int64_t kMaxBody = 4000;
 // Taps of a window that is unrolled whole. Weights of a larger one do not stay in registers, and
 // LLVM, which takes loads out of the loop over tiles, spills them: 5x5 was up to 1.4 times slower.
 constexpr int64_t kMaxWhole = 9;
-constexpr int64_t kMaxTaps = 8;  // and of the innermost axis of a larger one
+constexpr int64_t kMaxInner = 32;  // of the innermost axis, where only that is unrolled
+constexpr int64_t kMaxTaps = 8;    // the same by default
 
 // Knob values by position.
 enum { kRows, kVectors, kLanes, kLines, kUnrollWindow, kUnrollChannels, kWalk, kOrder, kKnobs };
@@ -79,11 +80,13 @@ std::vector<Knob> WindowKnobs(const RuleContext& context) {
   k[kLanes].values =
       lanes >= 8 ? std::vector<int64_t>{lanes / 2, lanes} : std::vector<int64_t>{lanes};
   k[kLines].values = UpTo({1, 2, 4}, c.Lines());
-  k[kUnrollWindow].values = {0};  // as the primitive's limit allows
-  if (r.window > 1 && r.inner_window <= kMaxUnroll) k[kUnrollWindow].values.push_back(1);
+  k[kUnrollWindow].values = {0};
+  if (r.window > 1 && r.inner_window <= kMaxInner) k[kUnrollWindow].values.push_back(1);
   if (r.window > 1 && r.window <= kMaxWhole) k[kUnrollWindow].values.push_back(2);
+  // The innermost of the axes that are no window's is split.
+  const int64_t last_channel = r.channels > 1 ? Extent(c.a, c.a.reduce_iters.back()) : 1;
   for (int64_t u : {1, 2, 3, 4, 8}) {
-    if (r.channels % u == 0) k[kUnrollChannels].values.push_back(u);
+    if (last_channel % u == 0) k[kUnrollChannels].values.push_back(u);
   }
   k[kWalk].values = {kByTaps};
   if (r.window > r.inner_window) k[kWalk].values.push_back(kByPixels);
