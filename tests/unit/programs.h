@@ -185,6 +185,22 @@ inline loop::Program RowStagesProgram(const std::vector<int64_t>& shape, size_t 
   return *p;
 }
 
+// out[i, j, k] = x[k, i, j] + y[i, j, k]: the first operand lies across the output's vectors.
+inline loop::Program TurnedProgram(int64_t i, int64_t j, int64_t k) {
+  using expr::Expr;
+  te::Builder b;
+  const auto x = b.Input("x", DType::kF32, {k, i, j}, false);
+  const auto y = b.Input("y", DType::kF32, {i, j, k}, false);
+  const auto out = b.Compute("out", DType::kF32, {{"i", i}, {"j", j}, {"k", k}},
+                             [&](const std::vector<Expr>& at) {
+                               return expr::Load(x, {at[2], at[0], at[1]}) + expr::Load(y, at);
+                             });
+  const auto id = expr::IndexMap::Identity(3);
+  auto p = loop::FromTe("turned", b.Finish({out}), {id, id}, {id});
+  WHET_CHECK(p.ok());
+  return *p;
+}
+
 // One number per row: the least product of two tensors' elements, plus 1 when `last`.
 inline loop::Program RowReductionProgram(int64_t m, int64_t n, bool last) {
   using expr::Expr;

@@ -44,6 +44,8 @@ std::vector<Case> Cases() {
           {"matmul", BatchMatmulProgram(2, 5, 24, 6, {0, 2, 1}, {0, 1, 2}, {1, 0, 2})},
           {"matmul", BatchMatmulProgram(1, 6, 21, 9, {0, 1, 2}, {0, 2, 1}, {0, 1, 2})},
           {"elementwise", AddPaddedProgram(28, 24, 3, 5)},
+          {"elementwise", TurnedProgram(3, 37, 21)},
+          {"elementwise", TurnedProgram(2, 5, 16)},
           {"generic", RowNormProgram(5, 7)},
           {"rows", RowNormProgram(5, 19)},
           // Vectors that fit, one short vector, several axes of rows and of what is reduced, a
