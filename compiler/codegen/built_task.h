@@ -21,9 +21,9 @@ struct BuiltTask {
   bool cached = false;  // it came out of a cache
 };
 
-// `prefix` starts the object's symbols; `conditions` are what the estimates of a task without a trace
-// are for. A task whose prepack kernel cannot run on this machine is
-// built even if the cache has it.
+// `prefix` starts the object's symbols; `conditions` are what the estimates of a task without a
+// trace are for. A task whose prepack kernel cannot run on this machine is built even if the cache
+// has it.
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
                               const Target& target, const schedule::Conditions& conditions,
                               ContentCache* cache);

@@ -60,10 +60,10 @@ std::vector<loop::DimRange> WholeDomain(const BlockFields& f) {
   return domain;
 }
 
-// interleave BLOCK AXIS FACTOR NAME: BLOCK reduces over AXIS in two steps. A new block NAME combines
-// the elements whose place on AXIS has the same rest modulo FACTOR, for every rest; BLOCK combines
-// those. With FACTOR lanes or a multiple of them the first step runs on whole vectors, whose sums
-// do not wait for one another. Before the block's loops are changed.
+// interleave BLOCK AXIS FACTOR NAME: BLOCK reduces over AXIS in two steps. A new block NAME
+// combines the elements whose place on AXIS has the same rest modulo FACTOR, for every rest; BLOCK
+// combines those. With FACTOR lanes or a multiple of them the first step runs on whole vectors,
+// whose sums do not wait for one another. Before the block's loops are changed.
 Status Interleave(Program& p, const std::vector<std::string>& args) {
   WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(p, args[0]));
   const BlockNode& b = *site.block;
@@ -137,7 +137,8 @@ Status Interleave(Program& p, const std::vector<std::string>& args) {
   p.intermediates.push_back(made);
   return OkStatus();
 }
-const Primitive kInterleave = {"interleave", 1, "interleave BLOCK AXIS FACTOR NAME", 4, 4, Interleave};
+const Primitive kInterleave = {"interleave", 1, "interleave BLOCK AXIS FACTOR NAME", 4, 4,
+                               Interleave};
 
 // Whether the buffer's numbers are between 1 and the number of terms (or NaN): sums of exp(x - top)
 // where top is the largest x of those summed, so that one term is 1 and none is more.

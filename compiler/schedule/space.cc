@@ -198,9 +198,8 @@ Space::Space(loop::Program initial, Target target, const Conditions& conditions)
   for (const Rule* r : Rules()) {
     if (r == &RuleGeneric() && !variants_.empty()) continue;
     // Where a reduction runs along contiguous elements, vectors across rows gather every operand.
-    const bool along_rows = std::any_of(variants_.begin(), variants_.end(), [](const Variant& v) {
-      return v.rule == &RuleRows();
-    });
+    const bool along_rows = std::any_of(variants_.begin(), variants_.end(),
+                                        [](const Variant& v) { return v.rule == &RuleRows(); });
     if (r == &RulePool() && along_rows) continue;
     std::shared_ptr<const RuleContext> context = r->match(initial_, target_);
     if (context) variants_.push_back({r, context, r->knobs(*context)});
