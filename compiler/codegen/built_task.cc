@@ -121,16 +121,43 @@ std::string TaskText(const ModelTask& task, const Target& target) {
                      task.trace.instrs.empty() ? "untuned" : task.trace.ToString());
 }
 
+std::string PackingOf(const loop::Lowered& lowered) {
+  return lowered.prepack.body ? FingerprintOf(loop::ToString(lowered.prepack)).Hex() : "";
+}
+
 StatusOr<BuiltTask> BuildScheduled(const schedule::Schedule& s, const std::string& prefix,
                                    const Target& target) {
   BuiltTask b;
   b.writes_output_once = schedule::WritesOutputOnce(s.program());
   WHET_ASSIGN_OR_RETURN(loop::Lowered lowered, loop::Lower(s.program()));
   WHET_ASSIGN_OR_RETURN(b.code, GenerateObject(lowered, prefix, target));
+  b.packing = PackingOf(lowered);
   b.packed = std::move(lowered.packed);
   b.prepack = std::move(lowered.prepack);
   b.stats = b.code.stats;
   return b;
+}
+
+StatusOr<BuiltTask> BuildWithPacking(const schedule::Space& space, const std::string& prefix,
+                                     const Target& target, const std::set<std::string>& packings) {
+  constexpr double kWorth = 1.1;     // of the best estimate, for weights that are there once
+  constexpr size_t kLookedAt = 300;  // some tenths of a millisecond each
+  std::vector<schedule::Point> points;
+  if (!packings.empty()) points = space.Ranked(kLookedAt);
+  for (const schedule::Point& p : points) {
+    if (space.PriorNs(p) > kWorth * space.PriorNs(points[0])) break;
+    const StatusOr<schedule::Schedule> s = space.Apply(p);
+    if (!s.ok()) continue;
+    const StatusOr<loop::Lowered> lowered = loop::Lower(s->program());
+    if (!lowered.ok()) continue;
+    const std::string packing = PackingOf(*lowered);
+    if (packing.empty()) break;
+    if (packings.count(packing) == 0) continue;
+    StatusOr<BuiltTask> built = BuildScheduled(*s, prefix, target);
+    if (built.ok() && !SpillsInHotLoop(built->stats)) return built;
+  }
+  return BuildUntuned(
+      space, [&](const schedule::Schedule& s) { return BuildScheduled(s, prefix, target); });
 }
 
 }  // namespace
@@ -153,6 +180,7 @@ std::string SerializeTask(const BuiltTask& t) {
   w.Kernel(t.code.main);
   w.Kernel(t.code.prepack);
   w.Text(t.code.object);
+  w.Text(t.packing);
   return w.Take();
 }
 
@@ -165,18 +193,21 @@ std::optional<BuiltTask> ParseTask(std::string_view bytes) {
   t.code.main = r.Kernel();
   t.code.prepack = r.Kernel();
   t.code.object = r.Text();
+  t.packing = r.Text();
   if (!r.Done()) return std::nullopt;
   return t;
 }
 
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
                               const Target& target, const schedule::Conditions& conditions,
-                              ContentCache* cache) {
+                              const std::set<std::string>& packings, ContentCache* cache) {
   std::string key;
   if (cache != nullptr) {
-    key = fmt::format("object 1\n{}\n{}\n{}", Compiler(), prefix, TaskText(task, target));
-    if (task.trace.instrs.empty())
+    key = fmt::format("object 2\n{}\n{}\n{}", Compiler(), prefix, TaskText(task, target));
+    if (task.trace.instrs.empty()) {
       key += fmt::format("\n{} threads={}", conditions.machine.ToString(), conditions.threads);
+      for (const std::string& p : packings) key += "\n" + p;
+    }
     if (const std::optional<std::string> bytes = cache->Get(key)) {
       std::optional<BuiltTask> known = ParseTask(*bytes);
       if (known && (known->code.prepack.phases.empty() || RunsHere(target))) {
@@ -185,12 +216,10 @@ StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
       }
     }
   }
-  StatusOr<BuiltTask> built = task.trace.instrs.empty()
-                                  ? BuildUntuned(schedule::Space(task.initial, target, conditions),
-                                                 [&](const schedule::Schedule& s) {
-                                                   return BuildScheduled(s, prefix, target);
-                                                 })
-                                  : [&]() -> StatusOr<BuiltTask> {
+  StatusOr<BuiltTask> built = [&]() -> StatusOr<BuiltTask> {
+    if (task.trace.instrs.empty())
+      return BuildWithPacking(schedule::Space(task.initial, target, conditions), prefix, target,
+                              packings);
     WHET_ASSIGN_OR_RETURN(const schedule::Schedule s,
                           schedule::Schedule::Replay(task.initial, task.trace));
     return BuildScheduled(s, prefix, target);

@@ -2,6 +2,7 @@
 // in a cache of objects. Values; the cache belongs to the caller.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct BuiltTask {
   bool writes_output_once = false;
   std::vector<expr::Buffer> packed;  // what the prepack kernel writes
   loop::Program prepack;             // to interpret; no body when it came out of a cache
+  std::string packing;               // digest of how weights are packed; "": they are not
   ObjectCode code;
   ObjectStats stats;    // of code that was generated now
   bool cached = false;  // it came out of a cache
@@ -26,7 +28,7 @@ struct BuiltTask {
 // has it.
 StatusOr<BuiltTask> BuildTask(const ModelTask& task, const std::string& prefix,
                               const Target& target, const schedule::Conditions& conditions,
-                              ContentCache* cache);
+                              const std::set<std::string>& packings, ContentCache* cache);
 
 // The start of the symbols of a task's object: the same wherever the task occurs, so that a cached
 // object fits.

@@ -362,11 +362,12 @@ StatusOr<ModelDesc> BuildFor(const ModelSpec& spec, const ModelBuild& build, siz
   std::vector<BuiltTask> tasks;
   std::vector<std::string> own;
   std::map<std::string, int> prefixes;
+  std::set<std::string> packings;  // so far, where several sets of shapes may share them
   for (size_t i = 0; i < build.tasks.size(); ++i) {
     // A task that occurs twice needs symbols of its own each time.
     std::string prefix = SymbolPrefix(build.tasks[i], build.target);
     if (const int before = prefixes[prefix]++; before > 0) prefix += fmt::format("_{}", before);
-    auto built = BuildTask(build.tasks[i], prefix, build.target, conditions, cache);
+    auto built = BuildTask(build.tasks[i], prefix, build.target, conditions, packings, cache);
     if (!built.ok())
       return Annotate(built.status(), fmt::format("task '{}' ({})", LabelOfTask(build, i),
                                                   build.tasks[i].workload));
@@ -374,6 +375,7 @@ StatusOr<ModelDesc> BuildFor(const ModelSpec& spec, const ModelBuild& build, siz
     WHET_RETURN_IF_ERROR(WriteFile(own.back(), built->code.object));
     stats.code_bytes += static_cast<int64_t>(built->code.object.size());
     stats.cached_objects += built->cached;
+    if (!build.variants.empty() && !built->packing.empty()) packings.insert(built->packing);
     built->code.object.clear();
     tasks.push_back(std::move(*built));
   }
