@@ -122,7 +122,9 @@ Rejection CheckWindow(const RuleContext& context, const std::vector<int64_t>& v)
   const int64_t acc = v[kRows] * v[kVectors];
   // Two for constants of the epilogue.
   if (Live(c, v) > c.target.VectorRegisters() - 2) return Rejection::kRegisters;
-  if (acc * v[kLines] * Taps(c, v) * Copies(c, v) > kMaxBody) return Rejection::kCodeSize;
+  if (acc * v[kLines] * Taps(c, v) * Copies(c, v) * StepsOf(c) > kMaxBody ||
+      acc * v[kLines] > MostResults(c))
+    return Rejection::kCodeSize;
   // A tile that is mostly padding.
   if (v[kVectors] > 1 && (v[kVectors] - 1) * v[kLanes] >= c.vec) return Rejection::kTile;
   if (v[kRows] > c.rows || v[kLines] > c.Lines()) return Rejection::kTile;
