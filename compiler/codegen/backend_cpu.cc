@@ -4,6 +4,9 @@
 // the loops, computed once per loop level, and a constant displacement, so that nothing is left for
 // strength reduction to find in unrolled bodies.
 //
+// What makes instructions stands alone, never twice among the arguments of one call: their order
+// would be the C++ compiler's choice, and code has to come out the same from every build.
+//
 // Over the usual file length: the emitter is one class over one state (builder, scopes, masks,
 // bounds), and cutting it would spread that state over files.
 #include <llvm/IR/IRBuilder.h>
@@ -207,13 +210,13 @@ class PhaseEmitter {
       return;
     }
     if (!wide) {
-      Mark(b_.CreateAlignedStore(ToMemory(v), Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
+      v = ToMemory(v);
+      Mark(b_.CreateAlignedStore(v, Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
     } else if (a.lane_stride == 1) {
       v = ToMemory(Widen(v));
       if (const unsigned first = LeadingLanes()) {
-        Mark(b_.CreateAlignedStore(b_.CreateShuffleVector(v, FirstLanes(first, first)),
-                                   Pointer(*s.out, a), ElementAlign(*s.out)),
-             *s.out);
+        v = b_.CreateShuffleVector(v, FirstLanes(first, first));
+        Mark(b_.CreateAlignedStore(v, Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
       } else if (mask_) {
         Mark(b_.CreateMaskedStore(v, Pointer(*s.out, a), ElementAlign(*s.out), mask_), *s.out);
       } else {
@@ -223,8 +226,8 @@ class PhaseEmitter {
       return Fail(FailedPrecondition("all lanes of '{}' store to one element of '{}'",
                                      lane_var_->name, s.out->name));
     } else {
-      Mark(b_.CreateMaskedScatter(ToMemory(Widen(v)), LanePointers(*s.out, a), ElementAlign(*s.out),
-                                  MaskOrAll()),
+      v = ToMemory(Widen(v));
+      Mark(b_.CreateMaskedScatter(v, LanePointers(*s.out, a), ElementAlign(*s.out), MaskOrAll()),
            *s.out);
     }
     ForgetLoads(s.out.get());
@@ -294,7 +297,8 @@ class PhaseEmitter {
     if (status_.ok() && s.out->scope == expr::Scope::kRegister) {
       if (llvm::AllocaInst* slot = RegisterSlot(*s.out, a, r->getType())) b_.CreateStore(r, slot);
     } else if (status_.ok()) {
-      Mark(b_.CreateAlignedStore(ToMemory(r), Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
+      r = ToMemory(r);
+      Mark(b_.CreateAlignedStore(r, Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
       ForgetLoads(s.out.get());
     }
     lanes_ = lanes;
@@ -728,10 +732,9 @@ class PhaseEmitter {
     Value* f = b_.CreateFPTrunc(v, f32);
     Value* back = b_.CreateFPExt(f, v->getType());
     Value* inexact = b_.CreateZExt(b_.CreateFCmpONE(back, v), bits);
-    Value* beyond =
-        b_.CreateZExt(b_.CreateFCmpOGT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
-                                       b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v)),
-                      bits);
+    Value* size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v);
+    Value* size_back = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back);
+    Value* beyond = b_.CreateZExt(b_.CreateFCmpOGT(size_back, size), bits);
     Value* x = b_.CreateSub(b_.CreateBitCast(f, bits), beyond);
     return b_.CreateBitCast(b_.CreateOr(x, inexact), f32);
   }
@@ -777,10 +780,14 @@ class PhaseEmitter {
     Value* magic = with_sign(limit);
     Value* r = b_.CreateFSub(b_.CreateFAdd(v, magic), magic);
     Value* one = llvm::ConstantFP::get(t, 1);
-    if (f == expr::Intrinsic::kFloor)
-      r = b_.CreateSelect(b_.CreateFCmpOGT(r, v), b_.CreateFSub(r, one), r);
-    if (f == expr::Intrinsic::kCeil)
-      r = b_.CreateSelect(b_.CreateFCmpOLT(r, v), b_.CreateFAdd(r, one), r);
+    if (f == expr::Intrinsic::kFloor) {
+      Value* above = b_.CreateFCmpOGT(r, v);
+      r = b_.CreateSelect(above, b_.CreateFSub(r, one), r);
+    }
+    if (f == expr::Intrinsic::kCeil) {
+      Value* below = b_.CreateFCmpOLT(r, v);
+      r = b_.CreateSelect(below, b_.CreateFAdd(r, one), r);
+    }
     Value* has_fraction =
         b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v), limit);
     return b_.CreateSelect(has_fraction, with_sign(r), v);
@@ -830,7 +837,9 @@ class PhaseEmitter {
     if (!status_.ok()) return x;
     Match(x, y);
     if (is_half) {
-      Value* v = EmitFloatBinary(e, FromHalf(x, e.args[0]->dtype), FromHalf(y, e.args[0]->dtype));
+      x = FromHalf(x, e.args[0]->dtype);
+      y = FromHalf(y, e.args[0]->dtype);
+      Value* v = EmitFloatBinary(e, x, y);
       return status_.ok() && e.dtype != DType::kBool ? ToHalf(v, e.dtype) : v;
     }
     return ApplyBinary(e, x, y);
@@ -904,7 +913,8 @@ class PhaseEmitter {
       square = b_.CreateMul(square, square);
     }
     if (IsUnsigned(t)) return power;
-    Value* unit = b_.CreateOr(b_.CreateICmpEQ(x, one), b_.CreateICmpEQ(x, b_.CreateNeg(one)));
+    Value* is_one = b_.CreateICmpEQ(x, one);
+    Value* unit = b_.CreateOr(is_one, b_.CreateICmpEQ(x, b_.CreateNeg(one)));
     return b_.CreateSelect(b_.CreateAnd(negative, b_.CreateNot(unit)), zero, power);
   }
 
@@ -941,7 +951,8 @@ class PhaseEmitter {
     // floor: correct the truncated result when the signs differ and there is a rest
     Value* q = b_.CreateSDiv(x, y);
     Value* r = b_.CreateSRem(x, y);
-    Value* fix = b_.CreateAnd(b_.CreateICmpNE(r, zero), b_.CreateICmpSLT(b_.CreateXor(x, y), zero));
+    Value* rest = b_.CreateICmpNE(r, zero);
+    Value* fix = b_.CreateAnd(rest, b_.CreateICmpSLT(b_.CreateXor(x, y), zero));
     Value* v = mod ? b_.CreateSelect(fix, b_.CreateAdd(r, y), r)
                    : b_.CreateSub(q, b_.CreateZExt(fix, x->getType()));
     if (by_minus_one && !mod) v = b_.CreateSelect(by_minus_one, b_.CreateNeg(x), v);

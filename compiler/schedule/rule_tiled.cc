@@ -298,7 +298,7 @@ struct Traffic {
 };
 Traffic TrafficOf(const RowsContext& c, const std::vector<int64_t>& v) {
   const double size = ElementBytes(c), others = c.others;
-  const double l1 = 0.7 * static_cast<double>(c.target.l1d_bytes);
+  const double l1 = 0.5 * static_cast<double>(c.target.l1d_bytes);
   const double l2 = 0.7 * static_cast<double>(std::max<int64_t>(c.target.l2_bytes, 1 << 18));
   const double k = static_cast<double>(c.r.window * c.r.channels);
   const double channels = static_cast<double>(c.r.channels);
