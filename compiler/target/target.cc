@@ -82,6 +82,18 @@ void SortFeatures(Target& t) {
   t.features.erase(std::unique(t.features.begin(), t.features.end()), t.features.end());
 }
 
+// `+NAME` to NAME.
+StatusOr<std::string> ParseFeature(std::string_view text) {
+  const bool legal =
+      text.size() > 1 && text[0] == '+' && std::all_of(text.begin() + 1, text.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '.' || c == '-' || c == '_';
+      });
+  if (!legal)
+    return InvalidArgument("feature '{}' is not '+' and letters, digits, '.', '-' or '_'", text);
+  return std::string(text.substr(1));
+}
+
 // "x86-64-v3+avxvnni" to a target with that level's caches.
 StatusOr<Target> ParseName(std::string_view name) {
   const std::string_view level_name = name.substr(0, name.find('+'));
@@ -102,8 +114,8 @@ StatusOr<Target> ParseName(std::string_view name) {
   name.remove_prefix(level_name.size());
   while (!name.empty()) {
     const size_t next = std::min(name.find('+', 1), name.size());
-    if (next < 2) return InvalidArgument("'+' in a target's name is followed by a feature");
-    t.features.emplace_back(name.substr(1, next - 1));
+    WHET_ASSIGN_OR_RETURN(std::string feature, ParseFeature(name.substr(0, next)));
+    t.features.push_back(std::move(feature));
     name.remove_prefix(next);
   }
   return t;
@@ -191,9 +203,8 @@ StatusOr<Target> Target::Parse(std::string_view text) {
         const size_t comma = std::min(value.find(','), value.size());
         std::string_view f = value.substr(0, comma);
         value.remove_prefix(std::min(comma + 1, value.size()));
-        if (f.size() < 2 || f[0] != '+')
-          return InvalidArgument("feature '{}' does not start with '+'", f);
-        t.features.emplace_back(f.substr(1));
+        WHET_ASSIGN_OR_RETURN(std::string feature, ParseFeature(f));
+        t.features.push_back(std::move(feature));
       }
     } else if (key == "l1d") {
       WHET_RETURN_IF_ERROR(number(t.l1d_bytes));
