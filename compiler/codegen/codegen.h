@@ -32,12 +32,10 @@ struct KernelCode {
 
 struct ObjectStats {
   int64_t code_bytes = 0;
-  // Spills and reloads inside loops, from the register allocator's remarks.
-  int64_t loop_spills = 0;
-  int64_t spills = 0;
   // Of the instructions of a main innermost loop (one at least half as long as the longest), the
-  // share that moves a vector register to or from the stack; the worst loop's. Counts of the
-  // allocator's remarks say little: pointers that wait in memory during an outer loop cost nothing.
+  // share that moves a vector register to or from the stack; the worst loop's. What
+  // the register allocator counts says little: pointers that wait in memory during an outer loop
+  // cost nothing.
   double hot_spill_share = 0;
 };
 

@@ -14,7 +14,6 @@
 #include <llvm/CodeGen/TargetSubtargetInfo.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/Constants.h>
-#include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -32,32 +31,6 @@
 
 namespace whet::codegen {
 namespace {
-
-// Counts what the register allocator reports, instead of parsing assembly.
-class SpillCounter : public llvm::DiagnosticHandler {
- public:
-  explicit SpillCounter(std::shared_ptr<ObjectStats> stats) : stats_(std::move(stats)) {}
-  bool isMissedOptRemarkEnabled(llvm::StringRef pass) const override { return pass == "regalloc"; }
-  bool isAnyRemarkEnabled() const override { return true; }
-  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
-    const auto* remark = llvm::dyn_cast<llvm::DiagnosticInfoOptimizationBase>(&info);
-    if (!remark) return false;
-    int64_t n = 0;
-    for (const auto& arg : remark->getArgs()) {
-      long long v = 0;
-      if (llvm::StringRef(arg.Key).starts_with("Num") &&
-          !llvm::StringRef(arg.Val).getAsInteger(10, v) &&
-          (arg.Key == "NumSpills" || arg.Key == "NumReloads")) {
-        n += v;
-      }
-    }
-    (remark->getRemarkName().starts_with("Loop") ? stats_->loop_spills : stats_->spills) += n;
-    return true;
-  }
-
- private:
-  std::shared_ptr<ObjectStats> stats_;
-};
 
 // Runs last, on finished machine code: what the innermost loops move to and from the stack.
 class HotSpillPass : public llvm::MachineFunctionPass {
@@ -173,10 +146,8 @@ void SetFunctionTarget(llvm::Function& f, const Target& t) {
 StatusOr<ModuleHolder> NewModule(const std::string& name, const Target& target) {
   WHET_ASSIGN_OR_RETURN(llvm::TargetMachine * machine, MachineFor(target));
   ModuleHolder h;
-  h.stats = std::make_shared<ObjectStats>();
   h.context = std::make_unique<llvm::LLVMContext>();
   h.context->setDiscardValueNames(true);
-  h.context->setDiagnosticHandler(std::make_unique<SpillCounter>(h.stats));
   h.module = std::make_unique<llvm::Module>(name, *h.context);
   h.module->setTargetTriple(machine->getTargetTriple().str());
   h.module->setDataLayout(machine->createDataLayout());
@@ -403,8 +374,7 @@ StatusOr<ObjectCode> GenerateObject(const loop::Lowered& program, const std::str
     ModelEmitter(*h.module, model).Run(target);
   }
   WHET_RETURN_IF_ERROR(OptimizeModule(*h.module, target));
-  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target, h.stats.get()));
-  r.stats = *h.stats;
+  WHET_ASSIGN_OR_RETURN(r.object, EmitObject(*h.module, target, &r.stats));
   r.stats.code_bytes = static_cast<int64_t>(r.object.size());
   return r;
 }

@@ -10,12 +10,10 @@
 
 namespace whet::codegen {
 
-// A module for the target, with its data layout, in a context that counts the register allocator's
-// spills.
+// A module for the target, with its data layout.
 struct ModuleHolder {
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
-  std::shared_ptr<ObjectStats> stats;
 };
 StatusOr<ModuleHolder> NewModule(const std::string& name, const Target& target);
 void SetFunctionTarget(llvm::Function& f, const Target& target);

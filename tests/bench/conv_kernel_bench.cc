@@ -91,10 +91,8 @@ int main(int argc, char** argv) {
   std::sort(probe.begin(), probe.end());
   std::printf(
       "{\"gflops\": %.1f, \"fma_gflops\": %.1f, \"us\": %.2f, \"schedule_ms\": %.2f, "
-      "\"codegen_ms\": %.2f, \"link_ms\": %.2f, \"code_bytes\": %lld, \"loop_spills\": %lld, "
-      "\"spills\": %lld}\n",
+      "\"codegen_ms\": %.2f, \"link_ms\": %.2f, \"code_bytes\": %lld, "
+      "\"hot_spill_share\": %.3f}\n",
       gflops[10], probe[10], flop / gflops[10] / 1e3, Ms(t0, t1), Ms(t1, t2), Ms(t2, t3),
-      static_cast<long long>(candidate->stats.code_bytes),
-      static_cast<long long>(candidate->stats.loop_spills),
-      static_cast<long long>(candidate->stats.spills));
+      static_cast<long long>(candidate->stats.code_bytes), candidate->stats.hot_spill_share);
 }

@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <sstream>
 
@@ -114,34 +115,35 @@ struct Options {
   bool trace = false, verdict = false;
 };
 
-struct Ranked {
-  double prior = 0;
-  schedule::Point point;
-};
+bool OfRule(const schedule::Space& space, const schedule::Point& p, const std::string& rule) {
+  return rule.empty() || rule == space.variants()[static_cast<size_t>(p.variant)].rule->name;
+}
 
-// All valid points of the space, the prior's best first.
-std::vector<Ranked> RankedPoints(const schedule::Space& space, const std::string& rule) {
-  std::vector<Ranked> ranked;
-  for (size_t v = 0; v < space.variants().size(); ++v) {
-    const auto& knobs = space.variants()[v].knobs;
-    if (!rule.empty() && rule != space.variants()[v].rule->name) continue;
-    std::vector<size_t> at(knobs.size(), 0);
-    for (bool more = true; more;) {
-      schedule::Point p{static_cast<int>(v), {}};
-      for (size_t k = 0; k < knobs.size(); ++k) p.values.push_back(knobs[k].values[at[k]]);
-      if (space.Check(p) == schedule::Rejection::kNone) ranked.push_back({space.PriorNs(p), p});
-      more = false;
-      for (size_t k = 0; k < knobs.size() && !more; ++k) {
-        if (++at[k] < knobs[k].values.size())
-          more = true;
-        else
-          at[k] = 0;
-      }
-    }
-  }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.prior < b.prior; });
+// What an untuned compile looks at, the best first.
+std::vector<schedule::Point> RankedPoints(const schedule::Space& space, const std::string& rule) {
+  std::vector<schedule::Point> ranked = space.Ranked(std::numeric_limits<size_t>::max());
+  std::erase_if(ranked, [&](const schedule::Point& p) {
+    return !OfRule(space, p, rule) || space.Check(p) != schedule::Rejection::kNone;
+  });
   return ranked;
+}
+
+// Valid points, any of them as likely as another of its rule; fewer than n where hardly any is
+// valid.
+std::vector<schedule::Point> RandomPoints(const schedule::Space& space, const std::string& rule,
+                                          size_t n) {
+  Rng rng(1);
+  std::vector<schedule::Point> points;
+  for (size_t tries = 0; points.size() < n && tries < 100000; ++tries) {
+    const auto v = rng.Below(static_cast<int64_t>(space.variants().size()));
+    schedule::Point p{static_cast<int>(v), {}};
+    for (const schedule::Knob& k : space.variants()[static_cast<size_t>(v)].knobs)
+      p.values.push_back(
+          k.values[static_cast<size_t>(rng.Below(static_cast<int64_t>(k.values.size())))]);
+    if (OfRule(space, p, rule) && space.Check(p) == schedule::Rejection::kNone)
+      points.push_back(std::move(p));
+  }
+  return points;
 }
 
 std::string Text(const schedule::Space& space, const schedule::Point& p) {
@@ -214,13 +216,12 @@ int Bench(const std::string& name, const Options& o) {
     }
     return run(*p, "point", space.PriorNs(*p), &build) > 0 ? 0 : 1;
   }
-  const std::vector<Ranked> ranked = RankedPoints(space, o.rule);
+  const std::vector<schedule::Point> ranked = RankedPoints(space, o.rule);
   if (ranked.empty()) return std::fprintf(stderr, "no valid point\n"), 1;
-  Rng rng(1);
-  std::vector<size_t> tries;
-  for (size_t i = 0; i < o.top && i < ranked.size(); ++i) tries.push_back(i);
-  for (size_t i = 0; i < o.random; ++i)
-    tries.push_back(static_cast<size_t>(rng.Below(static_cast<int64_t>(ranked.size()))));
+  std::vector<schedule::Point> tries(ranked.begin(),
+                                     ranked.begin() + std::min(o.top, ranked.size()));
+  const size_t top = tries.size();
+  for (schedule::Point& p : RandomPoints(space, o.rule, o.random)) tries.push_back(std::move(p));
   if (o.trace) {
     if (auto s = space.Apply(space.Default()); s.ok())
       std::printf("%s\n%s\n", s->trace().ToString().c_str(), loop::ToString(s->program()).c_str());
@@ -229,14 +230,14 @@ int Bench(const std::string& name, const Options& o) {
   const double default_us = run(space.Default(), "default", space.PriorNs(space.Default()), &build);
   size_t best_at = 0, failed = 0;
   std::vector<double> builds;
-  for (size_t i : tries) {
-    const double us = run(ranked[i].point, i < o.top ? "top" : "random", ranked[i].prior, &build);
+  for (size_t i = 0; i < tries.size(); ++i) {
+    const double us = run(tries[i], i < top ? "top" : "random", space.PriorNs(tries[i]), &build);
     if (us < 0) {
       ++failed;
       continue;
     }
     builds.push_back(build);
-    if (i < 16) best16 = std::min(best16, us);
+    if (i < std::min<size_t>(top, 16)) best16 = std::min(best16, us);
     if (us < best) best = us, best_at = i;
   }
   std::sort(builds.begin(), builds.end());
@@ -244,8 +245,8 @@ int Bench(const std::string& name, const Options& o) {
       "{\"case\": \"%s\", \"points\": %zu, \"default_us\": %.1f, \"best_us\": %.1f, "
       "\"best_of_prior16_us\": %.1f, \"best\": \"%s\", \"prior_rank\": %zu, "
       "\"build_ms_median\": %.1f, \"failed\": %zu}\n",
-      name.c_str(), ranked.size(), default_us, best, best16,
-      Text(space, ranked[best_at].point).c_str(), best_at,
+      name.c_str(), ranked.size(), default_us, best, best16, Text(space, tries[best_at]).c_str(),
+      static_cast<size_t>(std::find(ranked.begin(), ranked.end(), tries[best_at]) - ranked.begin()),
       builds.empty() ? 0 : builds[builds.size() / 2], failed);
   return 0;
 }
@@ -295,12 +296,11 @@ int Verdict(const std::string& name, const Options& o) {
   if (!opened.ok()) return std::fprintf(stderr, "%s\n", Message(opened.status()).c_str()), 2;
   const auto t0 = Clock::now();
   const schedule::Space space(opened->program, o.target);
-  std::vector<schedule::Point> all;
-  for (const Ranked& r : RankedPoints(space, o.rule)) all.push_back(r.point);
-  std::vector<schedule::Point> top = space.Ranked(kTop), random;
-  Rng rng(1);
-  for (size_t i = 0; i < o.random; ++i)
-    random.push_back(all[static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())))]);
+  std::vector<schedule::Point> top = RankedPoints(space, o.rule);
+  if (top.empty()) return std::fprintf(stderr, "no valid point\n"), 1;
+  const size_t ranked = top.size();
+  top.resize(std::min(kTop, ranked));
+  const std::vector<schedule::Point> random = RandomPoints(space, o.rule, o.random);
   const auto best_of = [&](const std::vector<schedule::Point>& points, schedule::Point& best) {
     double least = 1e30, build = 0, spills = 0;
     for (const schedule::Point& p : points) {
@@ -310,14 +310,14 @@ int Verdict(const std::string& name, const Options& o) {
     }
     return least;
   };
-  schedule::Point best_top = top[0], best_random = all[0];
+  schedule::Point best_top = top[0], best_random = top[0];
   const double top_us = best_of(top, best_top), random_us = best_of(random, best_random);
   const double reached =
       best_top == best_random ? 1 : RatioInTurn(space, o.target, best_random, best_top);
   std::printf(
       "%-28s %5zu points  prior's 16 %9.1f us  random %9.1f us  reached %.3f %s  (%.0f s)\n"
       "    prior's: %s\n    random:  %s\n",
-      name.c_str(), all.size(), top_us, random_us, reached, reached >= kAsked ? "ok" : "TOO LITTLE",
+      name.c_str(), ranked, top_us, random_us, reached, reached >= kAsked ? "ok" : "TOO LITTLE",
       Us(t0, Clock::now()) / 1e6, Text(space, best_top).c_str(), Text(space, best_random).c_str());
   std::fflush(stdout);
   return reached >= kAsked ? 0 : 1;

@@ -124,4 +124,14 @@ TestModel TinyClassifier(int64_t size, int64_t classes) {
   return m;
 }
 
+TestModel TwoConvolutions() {
+  TestModel m(13);
+  m.Input("x", {1, 24, 10, 10}).Weights("w", {40, 24, 3, 3}).Weights("v", {24, 40, 1, 1});
+  m.Node("Conv", {"x", "w"}, {"c"}).Ints("pads", {1, 1, 1, 1});
+  m.Node("Relu", {"c"}, {"r"});
+  m.Node("Conv", {"r", "v"}, {"y"});
+  m.Output("y");
+  return m;
+}
+
 }  // namespace whet::testing_support

@@ -79,4 +79,8 @@ TestModel BlazeFaceLike(int64_t size = 32);
 // softmax; NCHW.
 TestModel TinyClassifier(int64_t size = 16, int64_t classes = 10);
 
+// conv 3x3 of 24 to 40 channels + relu, and conv 1x1 back to 24: weights of two sizes. Input "x" is
+// [1, 24, 10, 10], output "y".
+TestModel TwoConvolutions();
+
 }  // namespace whet::testing_support

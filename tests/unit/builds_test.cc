@@ -46,14 +46,8 @@ std::vector<std::string> Names(const Model& m) {
 class BuildsTest : public testing::Test {
  protected:
   BuildsTest() {
-    testing_support::TestModel m(13);
-    m.Input("x", {1, 24, 10, 10}).Weights("w", {40, 24, 3, 3}).Weights("v", {24, 40, 1, 1});
-    m.Node("Conv", {"x", "w"}, {"c"}).Ints("pads", {1, 1, 1, 1});
-    m.Node("Relu", {"c"}, {"r"});
-    m.Node("Conv", {"r", "v"}, {"y"});
-    m.Output("y");
     options_.model = folder_ / "m.onnx";
-    std::ofstream(options_.model, std::ios::binary) << m.Serialize();
+    testing_support::TwoConvolutions().WriteTo(options_.model);
     options_.output = folder_ / "m.so";
   }
 

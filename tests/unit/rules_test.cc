@@ -235,8 +235,9 @@ TEST(RulesTest, NoTileOfAMatrixProductSpillsInItsLoop) {
           ASSERT_TRUE(s.ok()) << s.status();
           auto c = codegen::BuildCandidate(s->program(), "", *target);
           ASSERT_TRUE(c.ok()) << c.status();
-          EXPECT_EQ(c->stats.loop_spills, 0) << rows << " x " << vectors << " vectors, unrolled "
-                                             << unroll << ", " << target->VectorBits() << " bits";
+          EXPECT_EQ(c->stats.hot_spill_share, 0)
+              << rows << " x " << vectors << " vectors, unrolled " << unroll << ", "
+              << target->VectorBits() << " bits";
         }
       }
     }

@@ -71,8 +71,7 @@ Status BuildCandidateInto(const v1::BuildRequest& request, const std::string& di
   WHET_ASSIGN_OR_RETURN(const codegen::Candidate c,
                         BuildRequested(request, w, target, *reply.mutable_trace()));
   reply.add_statics(static_cast<float>(c.stats.code_bytes));
-  reply.add_statics(static_cast<float>(c.stats.loop_spills));
-  reply.add_statics(static_cast<float>(c.stats.spills));
+  reply.add_statics(static_cast<float>(c.stats.hot_spill_share));
   WHET_RETURN_IF_ERROR(codegen::LinkCandidate(c, dir, dir + "/candidate.so"));
   WHET_ASSIGN_OR_RETURN(*reply.mutable_object(), ReadFile(dir + "/candidate.so"));
   return OkStatus();
