@@ -62,17 +62,6 @@ std::vector<Case> Cases() {
           {"pool", RowReductionProgram(1, 1, true)}};
 }
 
-std::vector<float> LoweredResult(const Program& p) {
-  auto lowered = loop::Lower(p);
-  EXPECT_TRUE(lowered.ok()) << lowered.status() << "\n" << loop::ToString(p);
-  if (!lowered.ok()) return {};
-  loop::Memory m = testing_support::IntegerInputs(p);
-  EXPECT_TRUE(loop::Interpret(lowered->prepack, m).ok());
-  Status st = loop::Interpret(lowered->main, m);
-  EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(lowered->main);
-  return {m["out"].begin(), m["out"].end()};
-}
-
 TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
   Rng rng(1);
   for (const Case& c : Cases()) {
@@ -88,7 +77,7 @@ TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
       auto s = space.Apply(p);
       ASSERT_TRUE(s.ok()) << s.status();
       EXPECT_GT(space.PriorNs(p), 0);
-      ASSERT_EQ(LoweredResult(s->program()), expected)
+      ASSERT_EQ(testing_support::LoweredResult(s->program(), "out"), expected)
           << s->trace().ToString() << loop::ToString(s->program());
       ASSERT_EQ(testing_support::Compiled(s->program(), Target::Host(),
                                           testing_support::IntegerInputs(c.program)),
@@ -194,7 +183,8 @@ TEST(RulesTest, BlocksForCachesKeepTheResult) {
         auto s = space.Apply(p);
         ASSERT_TRUE(s.ok()) << s.status();
         EXPECT_TRUE(WritesOutputOnce(s->program())) << loop::ToString(s->program());
-        ASSERT_EQ(LoweredResult(s->program()), expected) << loop::ToString(s->program());
+        ASSERT_EQ(testing_support::LoweredResult(s->program(), "out"), expected)
+            << loop::ToString(s->program());
         ASSERT_EQ(Compiled(s->program(), target, IntegerInputs(program)), expected)
             << s->trace().ToString();
       }

@@ -8,6 +8,7 @@
 
 #include "compiler/codegen/candidate.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/lower.h"
 #include "compiler/schedule/space.h"
 #include "compiler/support/half.h"
 #include "compiler/support/inputs.h"
@@ -47,6 +48,18 @@ inline std::vector<float> Interpreted(const loop::Program& p, const std::string&
   loop::Memory m = IntegerInputs(p);
   Status st = loop::Interpret(p, m);
   EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(p);
+  return {m[output].begin(), m[output].end()};
+}
+
+// The same after lowering; EXPECTs that it lowers.
+inline std::vector<float> LoweredResult(const loop::Program& p, const std::string& output) {
+  auto lowered = loop::Lower(p);
+  EXPECT_TRUE(lowered.ok()) << lowered.status() << "\n" << loop::ToString(p);
+  if (!lowered.ok()) return {};
+  loop::Memory m = IntegerInputs(p);
+  EXPECT_TRUE(loop::Interpret(lowered->prepack, m).ok());
+  const Status st = loop::Interpret(lowered->main, m);
+  EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(lowered->main);
   return {m[output].begin(), m[output].end()};
 }
 

@@ -77,17 +77,6 @@ Program MakeProgram(const Shape& s) {
   return *p;
 }
 
-std::vector<float> LoweredResult(const Program& p) {
-  auto lowered = loop::Lower(p);
-  EXPECT_TRUE(lowered.ok()) << lowered.status() << "\n" << loop::ToString(p);
-  if (!lowered.ok()) return {};
-  loop::Memory m = testing_support::IntegerInputs(p);
-  EXPECT_TRUE(loop::Interpret(lowered->prepack, m).ok());
-  const Status st = loop::Interpret(lowered->main, m);
-  EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(lowered->main);
-  return {m["out"].begin(), m["out"].end()};
-}
-
 Target Avx2() {
   auto t = Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma -l1d=32768 -l2=1048576");
   WHET_CHECK(t.ok());
@@ -133,7 +122,7 @@ TEST(WindowRulesTest, SmallShapesKeepTheResultInterpreted) {
       for (const Point& p : points) {
         auto applied = space.Apply(p);
         ASSERT_TRUE(applied.ok()) << applied.status();
-        ASSERT_EQ(LoweredResult(applied->program()), expected)
+        ASSERT_EQ(testing_support::LoweredResult(applied->program(), "out"), expected)
             << applied->trace().ToString() << loop::ToString(applied->program());
       }
     }
@@ -195,7 +184,8 @@ TEST(WindowRulesTest, ReductionsOverOuterAxesKeepTheResult) {
       for (const Point& q : points) {
         auto applied = space.Apply(q);
         ASSERT_TRUE(applied.ok()) << applied.status();
-        ASSERT_EQ(LoweredResult(applied->program()), expected) << applied->trace().ToString();
+        ASSERT_EQ(testing_support::LoweredResult(applied->program(), "out"), expected)
+            << applied->trace().ToString();
       }
     }
   }

@@ -40,17 +40,6 @@ Point Default(const Space& space) {
   return {v, space.variants()[v].rule->default_values(*space.variants()[v].context)};
 }
 
-std::vector<float> LoweredOutput(const Program& p) {
-  auto lowered = loop::Lower(p);
-  EXPECT_TRUE(lowered.ok()) << lowered.status();
-  if (!lowered.ok()) return {};
-  loop::Memory m = testing_support::IntegerInputs(p);
-  EXPECT_TRUE(loop::Interpret(lowered->prepack, m).ok());
-  const Status st = loop::Interpret(lowered->main, m);
-  EXPECT_TRUE(st.ok()) << st << "\n" << loop::ToString(lowered->main);
-  return {m["out"].begin(), m["out"].end()};
-}
-
 void ExpectKept(const Program& program, const Space& space, const std::vector<Point>& points,
                 const std::vector<float>& expected) {
   for (const Point& p : points) {
@@ -60,7 +49,8 @@ void ExpectKept(const Program& program, const Space& space, const std::vector<Po
     EXPECT_TRUE(WritesOutputOnce(s->program()));
     EXPECT_EQ(space.Locate(s->trace()), p);
     if (p == points[0] && space.target().VectorBits() == Target::Host().VectorBits()) {
-      ASSERT_EQ(LoweredOutput(s->program()), expected) << s->trace().ToString();
+      ASSERT_EQ(testing_support::LoweredResult(s->program(), "out"), expected)
+          << s->trace().ToString();
     }
     ASSERT_EQ(testing_support::Compiled(s->program(), space.target(),
                                         testing_support::IntegerInputs(program), "r"),
