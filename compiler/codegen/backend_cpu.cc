@@ -74,6 +74,9 @@ class PhaseEmitter {
   }
 
  private:
+  // The vectors across those of a register buffer, by its first element there and their distance.
+  using TurnedBlocks =
+      std::map<std::tuple<const expr::BufferNode*, int64_t, int64_t>, std::vector<Value*>>;
   struct Variable {
     Value* value = nullptr;  // null: a constant, or the lanes of the vectorized loop
     int64_t constant = 0;
@@ -149,6 +152,7 @@ class PhaseEmitter {
     bounds_.Set(f.var, {f.begin, f.begin + f.extent - 1});
     b_.SetInsertPoint(body);
     ForgetLoads();
+    turned_.clear();
     const int64_t outer_prefetch = std::exchange(prefetch_, f.Annotation("prefetch"));
     EmitStmt(f.body);
     prefetch_ = outer_prefetch;
@@ -158,6 +162,7 @@ class PhaseEmitter {
     b_.SetInsertPoint(done);
     scopes_.pop_back();
     ForgetLoads();
+    turned_.clear();
   }
 
   void EmitIf(const loop::IfNode& s) {
@@ -186,10 +191,12 @@ class PhaseEmitter {
     // Addresses cached while in here would not reach the code after; they go to loop levels, which
     // do.
     ForgetLoads();
+    const TurnedBlocks before = turned_;
     EmitStmt(s.body);
     b_.CreateBr(done);
     b_.SetInsertPoint(done);
     ForgetLoads();
+    KeepTurned(before);
   }
 
   void EmitStore(const loop::StoreNode& s) {
@@ -207,6 +214,7 @@ class PhaseEmitter {
       if (mask_ && v->getType()->isVectorTy())
         v = b_.CreateSelect(mask_, v, b_.CreateLoad(v->getType(), slot));
       b_.CreateStore(v, slot);
+      std::erase_if(turned_, [&](const auto& t) { return std::get<0>(t.first) == s.out.get(); });
       return;
     }
     if (!wide) {
@@ -296,6 +304,7 @@ class PhaseEmitter {
     lanes_ = 1;
     if (status_.ok() && s.out->scope == expr::Scope::kRegister) {
       if (llvm::AllocaInst* slot = RegisterSlot(*s.out, a, r->getType())) b_.CreateStore(r, slot);
+      std::erase_if(turned_, [&](const auto& t) { return std::get<0>(t.first) == s.out.get(); });
     } else if (status_.ok()) {
       r = ToMemory(r);
       Mark(b_.CreateAlignedStore(r, Pointer(*s.out, a), ElementAlign(*s.out)), *s.out);
@@ -517,6 +526,89 @@ class PhaseEmitter {
     return slot;
   }
 
+  // A vector across the vectors that a register buffer was written in: one of those that a square
+  // block of them turned around consists of. The whole block is turned at the first of its vectors.
+  Value* EmitTurned(const expr::BufferNode& buffer, const Address& a) {
+    llvm::Value* none = llvm::PoisonValue::get(
+        llvm::FixedVectorType::get(ElementType(buffer), static_cast<unsigned>(lanes_)));
+    const auto& slots = registers_[&buffer];
+    auto it = slots.upper_bound(a.constant);
+    const bool known = a.terms.empty() && a.computed.empty() && it != slots.begin();
+    if (known) --it;
+    const int64_t start = known ? it->first : 0, place = a.constant - start;
+    if (!known || it->second.second != lanes_ || place >= lanes_ || a.lane_stride < lanes_ ||
+        (lanes_ & (lanes_ - 1)) != 0) {
+      Fail(FailedPrecondition(
+          "register buffer '{}' is read with lane stride {}, not across {} vectors of {} elements",
+          buffer.name, a.lane_stride, lanes_, lanes_));
+      return none;
+    }
+    std::vector<Value*>& turned = turned_[{&buffer, start, a.lane_stride}];
+    if (turned.empty()) {
+      std::vector<Value*> rows;
+      for (int64_t i = 0; i < lanes_; ++i) {
+        const auto row = slots.find(start + i * a.lane_stride);
+        // What was never written lies beyond an operand's end, and its lanes are masked away.
+        const bool written = row != slots.end() && row->second.second == lanes_;
+        Value* v = written ? b_.CreateLoad(none->getType(), row->second.first) : none;
+        // Dividing by what is not there is harmless only for floats.
+        rows.push_back(IsFloat(buffer.dtype) ? v : b_.CreateFreeze(v));
+      }
+      turned = TurnBlock(std::move(rows), SizeOf(buffer.dtype));
+    }
+    return turned[static_cast<size_t>(place)];
+  }
+
+  // After a branch: what was there before it and was not written in it.
+  void KeepTurned(const TurnedBlocks& before) {
+    std::erase_if(turned_, [&](const auto& block) {
+      const auto it = before.find(block.first);
+      return it == before.end() || it->second != block.second;
+    });
+  }
+
+  // n vectors of n elements, n a power of two, with rows and columns exchanged. First within the
+  // 128 bits that an instruction mixes at no cost beyond its own, each step zipping two vectors;
+  // then whole pieces of 128 bits change places. Each shuffle is one instruction of x86.
+  std::vector<Value*> TurnBlock(std::vector<Value*> rows, int64_t element_bytes) {
+    const auto n = static_cast<int>(rows.size());
+    const int piece = std::min(n, static_cast<int>(16 / element_bytes)), pieces = n / piece;
+    std::vector<Value*> next(rows.size());
+    for (int done = 1; done < piece; done *= 2) {
+      for (int i = 0; i < n; ++i) {
+        // Row i = (group, k, high) of the next step from rows (group, k) and (group, k + piece /
+        // 2).
+        const int group = i / piece, k = i % piece / 2, high = i % 2;
+        llvm::SmallVector<int> zip;
+        for (int lane = 0; lane < n; ++lane) {
+          const int at = lane / piece * piece + high * piece / 2 + lane % piece / 2;
+          zip.push_back(lane % 2 * n + at);
+        }
+        Value* low_row = rows[static_cast<size_t>(group * piece + k)];
+        Value* high_row = rows[static_cast<size_t>(group * piece + k + piece / 2)];
+        next[static_cast<size_t>(i)] = b_.CreateShuffleVector(low_row, high_row, zip);
+      }
+      std::swap(rows, next);
+    }
+    for (int done = 1; done < pieces; done *= 2) {
+      for (int i = 0; i < n; ++i) {
+        // Row (odd, group, k) takes the pieces of that parity from rows (2 * group, k) and the
+        // next.
+        const int odd = i / piece / (pieces / 2), group = i / piece % (pieces / 2), k = i % piece;
+        llvm::SmallVector<int> parity;
+        for (int lane = 0; lane < n; ++lane) {
+          const int at = lane / piece % (pieces / 2) * 2 + odd;
+          parity.push_back(lane / (n / 2) * n + at * piece + lane % piece);
+        }
+        Value* even_row = rows[static_cast<size_t>(2 * group * piece + k)];
+        Value* odd_row = rows[static_cast<size_t>((2 * group + 1) * piece + k)];
+        next[static_cast<size_t>(i)] = b_.CreateShuffleVector(even_row, odd_row, parity);
+      }
+      std::swap(rows, next);
+    }
+    return rows;
+  }
+
   // ---- expressions
   // ----------------------------------------------------------------------------------------------
   Value* EmitExpr(const Expr& e) {
@@ -596,17 +688,20 @@ class PhaseEmitter {
     b_.CreateCondBr(c, then, other);
     ForgetLoads();
     b_.SetInsertPoint(then);
+    const TurnedBlocks before = turned_;
     Value* x = EmitExpr(e.args[1]);
     if (lanes_ > 1) x = Widen(x);
     b_.CreateBr(done);
     auto* then_end = b_.GetInsertBlock();
     ForgetLoads();
+    KeepTurned(before);
     b_.SetInsertPoint(other);
     Value* y = EmitExpr(e.args[2]);
     if (lanes_ > 1) y = Widen(y);
     b_.CreateBr(done);
     auto* else_end = b_.GetInsertBlock();
     ForgetLoads();
+    KeepTurned(before);
     b_.SetInsertPoint(done);
     auto* phi = b_.CreatePHI(x->getType(), 2);
     phi->addIncoming(x, then_end);
@@ -1016,6 +1111,7 @@ class PhaseEmitter {
     if (!status_.ok()) return llvm::PoisonValue::get(b_.getInt64Ty());
     llvm::Type* element = ElementType(buffer);
     if (buffer.scope == expr::Scope::kRegister) {
+      if (lanes_ > 1 && a.lane_stride > 1) return EmitTurned(buffer, a);
       const bool wide = lanes_ > 1 && a.lane_stride == 1;
       llvm::Type* type = wide ? llvm::FixedVectorType::get(element, lanes_) : element;
       llvm::AllocaInst* slot = RegisterSlot(buffer, a, type);
@@ -1192,6 +1288,7 @@ class PhaseEmitter {
       registers_;
   std::map<const expr::BufferNode*, std::map<std::string, Value*>> loads_;
   std::map<std::pair<Value*, int64_t>, Value*> splats_;
+  TurnedBlocks turned_;
   // Values of nodes with several parents, within one statement.
   std::map<Expr, Value*> shared_;
   Status status_ = OkStatus();
