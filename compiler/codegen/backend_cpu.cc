@@ -1077,18 +1077,28 @@ class PhaseEmitter {
   }
 
   // max as select(x > y or unordered, x, y): a NaN in x stays. When y is a number that is all; else
-  // y's NaN too.
+  // y's NaN too. Whether y is one is a comparison that windows with the same y share. Then AVX-512
+  // has the maximum leave those lanes alone, and elsewhere all bits set are a NaN: two operations,
+  // where a choice between y and the maximum would be three.
   Value* EmitMinMax(bool max, Value* x, Value* y) {
     if (llvm::isa<llvm::Constant>(x)) std::swap(x, y);
-    Value* r = NativeMinMax(max, y, x);
-    if (!r) r = b_.CreateSelect(max ? b_.CreateFCmpUGT(x, y) : b_.CreateFCmpULT(x, y), x, y);
-    return llvm::isa<llvm::Constant>(y) ? r : b_.CreateSelect(b_.CreateFCmpUNO(y, y), y, r);
+    Value* native = NativeMinMax(max, y, x);
+    Value* r = native
+                   ? native
+                   : b_.CreateSelect(max ? b_.CreateFCmpUGT(x, y) : b_.CreateFCmpULT(x, y), x, y);
+    if (llvm::isa<llvm::Constant>(y)) return r;
+    if (!native || target_.Has("avx512f")) return b_.CreateSelect(b_.CreateFCmpORD(y, y), r, y);
+    llvm::Type* bits = r->getType()->getWithNewType(b_.getInt32Ty());
+    Value* nan = b_.CreateSExt(b_.CreateFCmpUNO(y, y), bits);
+    return b_.CreateBitCast(b_.CreateOr(b_.CreateBitCast(r, bits), nan), r->getType());
   }
 
   // select(x > y, x, y), the second operand where one is NaN, as one instruction; null where the
   // target has none. LLVM does not find it in the select: the two may differ in the sign of a zero.
   Value* NativeMinMax(bool max, Value* x, Value* y) {
-    if (target_.arch != "x86_64" || !x->getType()->getScalarType()->isFloatTy()) return nullptr;
+    if (target_.arch != "x86_64" || !x->getType()->isVectorTy() ||
+        !x->getType()->getScalarType()->isFloatTy())
+      return nullptr;
     const bool wide = lanes_ == 16 && target_.Has("avx512f");
     llvm::Intrinsic::ID id = llvm::Intrinsic::not_intrinsic;
     if (wide) {

@@ -173,12 +173,12 @@ Estimate EstimateBytes(const RuleContext& context, const std::vector<int64_t>& v
       c.turned_elements / across * padded(c.operand_extent) * padded(c.vector_extent);
   e.load_cycles = gathered + vectors * cycles;
   e.body_instructions = across * (std::log2(across) + 2);
-  // Lines that a block takes only some of are read again. Two lines of an operand come together;
-  // more of them, or of the output's, only push each other out.
+  // Two blocks of an operand come together best: lines come in pairs, and of more of them, or of
+  // the output's that are not full yet, too many lie in one set. What a block leaves of a line is
+  // read again.
   const double used = bytes * static_cast<double>(v[kFlatUnroll]);
-  const bool many = used > 128 || Across(v) * v[kFlatUnroll] > 64;
-  e.overhead_cycles = vectors / across * (many ? 7 : used < 128 ? 6 : 4);
-  if (used < 64)
+  e.overhead_cycles = vectors / across * (v[kFlatUnroll] == 2 ? 4 : v[kFlatUnroll] <= 4 ? 6 : 7);
+  if (used < 32)
     e.l2_bytes = std::max(e.l2_bytes, e.bytes) + c.turned_elements * element * (64 / used - 1);
   return e;
 }

@@ -210,10 +210,10 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   // What of the last tile is beyond the rows is not computed.
   const double vectors_out = c.others * static_cast<double>(c.rows) * tile_vec * vectors;
   e.accumulators = acc;
-  // A maximum that keeps NaNs is three operations.
+  // A maximum that keeps NaNs is two operations.
   const auto reducer = a.anchor->reducer;
   const bool compares = reducer == loop::Reducer::kMax || reducer == loop::Reducer::kMin;
-  const double operations = compares ? 3 : 1;
+  const double operations = compares ? 2 : 1;
   e.fma_cycles = vectors_out * (k * operations + 2) / 2;
   double loads = 0;  // of a tile
   const double span = (rows - 1) * static_cast<double>(a.row_stride) + kw;

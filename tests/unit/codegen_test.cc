@@ -131,7 +131,7 @@ output out: f32 global[48]
 for out.o in [0, {0})
   vectorized out.i in [0, {1})
     block out(v_i:48 = out.o * {1} + out.i)
-      out[v_i] = max(max(x[v_i], y[v_i]), -1f) + min(4f, min(x[v_i], y[v_i])) * 16f
+      out[v_i] = max(max(x[v_i], y[v_i]), -1f) + min(4f, min(x[v_i], y[v_i])) * 16f + max(x[1], y[2])
 )",
                                      48 / lanes, lanes));
     ASSERT_TRUE(p.ok()) << p.status();
