@@ -99,6 +99,35 @@ int RowIter(const loop::BlockNode& anchor, const std::vector<int>& order) {
   return innermost;
 }
 
+// Vectors along `v` read what lies together, or a constant that can be packed so: in `b`, or in the
+// blocks that what it reads comes from.
+bool ReadsVectors(const loop::Program& p, const loop::BlockNode& b, const expr::Expr& v) {
+  for (const auto* load : loop::Loads(b.value)) {
+    if (load->args.empty()) continue;
+    if (load->args.back() == v) return true;
+    for (size_t d = 0; d < load->args.size(); ++d) {
+      if (!(load->args[d] == v)) continue;
+      if (load->buffer->constant) return true;
+      for (const BlockSite& w : Writers(p, load->buffer)) {
+        if (w.block != &b && ReadsVectors(p, *w.block, w.block->out_indices[d])) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The innermost of `order`. Where that runs once, as the columns of an image of one pixel do, the
+// next that does not, if vectors along it are to be had.
+int VectorIter(const loop::Program& p, const loop::BlockNode& anchor,
+               const std::vector<int>& order) {
+  for (size_t i = order.size(); i-- > 0;) {
+    const loop::Iter& it = anchor.iters[order[i]];
+    if (it.extent <= 1) continue;
+    return i + 1 == order.size() || ReadsVectors(p, anchor, it.var) ? order[i] : order.back();
+  }
+  return order.back();
+}
+
 }  // namespace
 
 StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
@@ -121,9 +150,6 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   a.anchor_is_output = a.after.empty();
   WHET_ASSIGN_OR_RETURN(std::vector<int> order, PhysicalOrder(p, a));
   a.output_iters = order;
-  for (size_t d = 0; d < order.size(); ++d) {
-    if (order[d] >= 0) a.vector_dim = static_cast<int>(d);
-  }
   std::erase_if(order, [](int i) { return i < 0; });
   int64_t covered = 1;
   for (int i : order) covered *= anchor.iters[i].extent;
@@ -131,8 +157,11 @@ StatusOr<AnchorAnalysis> AnalyzeAnchor(const loop::Program& p) {
   for (const auto& it : anchor.iters) all *= it.reduce ? 1 : it.extent;
   if (covered != all || order.empty())
     return NotFound("the output does not have every axis of the reduction");
-  a.vector_iter = order.back();
-  order.pop_back();
+  a.vector_iter = VectorIter(p, anchor, order);
+  a.vector_dim =
+      static_cast<int>(std::find(a.output_iters.begin(), a.output_iters.end(), a.vector_iter) -
+                       a.output_iters.begin());
+  std::erase(order, a.vector_iter);
   a.row_iter = RowIter(anchor, order);
   std::erase(order, a.row_iter);
   a.other_iters = order;

@@ -35,7 +35,7 @@ struct Shape {
   }
 };
 
-Program MakeProgram(const Shape& s) {
+Program MakeProgram(const Shape& s, const std::vector<int>& out_order = {0, 2, 3, 1}) {
   te::Builder b;
   const auto x = b.Input("x", DType::kF32, {s.n, s.c, s.h, s.w}, false);
   expr::Buffer w, bias;
@@ -72,7 +72,7 @@ Program MakeProgram(const Shape& s) {
     return bias ? expr::Max(v + expr::Load(bias, {i[1]}), expr::Float(0)) : v * expr::Float(0.5);
   });
   auto p =
-      loop::FromTe("window", b.Finish({out}), layouts, {expr::IndexMap::Permutation({0, 2, 3, 1})});
+      loop::FromTe("window", b.Finish({out}), layouts, {expr::IndexMap::Permutation(out_order)});
   WHET_CHECK(p.ok());
   return *p;
 }
@@ -148,6 +148,30 @@ TEST(WindowRulesTest, SmallShapesKeepTheResultCompiled) {
         ASSERT_EQ(testing_support::Compiled(applied->program(), t,
                                             testing_support::IntegerInputs(program)),
                   expected)
+            << applied->trace().ToString();
+      }
+    }
+  }
+}
+
+// Images of one pixel lie as their channels do in any layout: these are the lanes then too.
+TEST(WindowRulesTest, WindowsOverAllOfAnImageAreVectorsOfChannels) {
+  Rng rng(7);
+  for (Kind kind : {Kind::kDepthwise, Kind::kMax, Kind::kSum}) {
+    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{7, 7}, {3, 40}, {1, 5}}) {
+      const Shape s = {kind, 2, 40, h, w, h, w, 1, 0, 1};
+      SCOPED_TRACE(s.ToString());
+      const Program program = MakeProgram(s, {0, 1, 2, 3});
+      const std::vector<float> expected = testing_support::Interpreted(program, "out");
+      Space space(program, Target::Host());
+      std::vector<Point> points = {space.Default()};
+      for (Point& p : testing_support::DrawnPoints(space, 0, 3, rng))
+        points.push_back(std::move(p));
+      for (const Point& p : points) {
+        auto applied = space.Apply(p);
+        ASSERT_TRUE(applied.ok()) << applied.status();
+        EXPECT_NE(applied->trace().ToString().find("split@1 window.c "), std::string::npos);
+        ASSERT_EQ(testing_support::LoweredResult(applied->program(), "out"), expected)
             << applied->trace().ToString();
       }
     }
