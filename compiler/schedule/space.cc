@@ -39,8 +39,9 @@ double Nanoseconds(const Estimate& e, const Machine& m, const Target& t, int thr
   const double loads = e.load_cycles * (2 * m.VectorBits() / 8.0) / m.l1_gbps;
   const double core = std::max({fma, loads, e.latency_cycles / m.clock_ghz});
   const auto l2 = static_cast<double>(t.l2_bytes), l3 = static_cast<double>(t.l3_bytes);
-  const double streaming = e.bytes <= l2 ? m.l2_gbps : e.bytes <= l3 ? m.l3_gbps : m.dram_gbps;
+  // A third cache of unknown size holds what the second does not.
   const double beyond_l2 = e.bytes <= l3 || l3 <= 0 ? m.l3_gbps : m.dram_gbps;
+  const double streaming = e.bytes <= l2 ? m.l2_gbps : beyond_l2;
   const double traffic =
       std::max(e.bytes / streaming, e.l2_bytes / m.l2_gbps + e.l3_bytes / beyond_l2);
   const double one = std::max(core, traffic) + kExposed * std::min(core, traffic) +

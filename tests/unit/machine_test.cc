@@ -61,6 +61,11 @@ TEST(MachineTest, EstimatesFollowTheFigures) {
   EXPECT_NEAR(Nanoseconds(stream, m, t, 1), 4e7 / m.dram_gbps, 1);
   stream.l3_bytes = 8e7;  // again
   EXPECT_NEAR(Nanoseconds(stream, m, t, 1), 8e7 / m.dram_gbps, 1);
+  // A level of instruction sets does not say how large a third cache is. What is touched once must
+  // not outweigh there what is moved again and again.
+  const Target level = *Target::Parse("x86-64-v3");
+  stream.l3_bytes = 5e7;
+  EXPECT_NEAR(Nanoseconds(stream, m, level, 1), 5e7 / m.l3_gbps, 1);
 }
 
 TEST(MachineTest, ThreadsShareWholeIterationsAndCostAForkAndJoin) {
