@@ -53,9 +53,11 @@ class BenchVerb : public Verb {
         .Add("--state-dir", &state_dir_,
              "folder of the device lock; default $XDG_STATE_HOME/whet or ~/.local/state/whet")
         .Value("DIR");
-    flags.Add("--serve-blocks", &serve_,
-              "for comparisons: read lines `run N` from standard input, answer each with the "
-              "milliseconds of one of N runs; takes no device lock");
+    flags.Add(
+        "--serve-blocks", &serve_,
+        "for comparisons: read lines `run N` from standard input, answer each with the "
+        "milliseconds of one of N runs; `tasks N`: of a run's tasks one by one, each repeated on "
+        "warm caches; takes no device lock");
     flags.Json(&json_);
     flags.Example("whet bench face.so --threads 1");
     flags.Example("whet bench face.so --input picture.npy --profile --time 5s");
@@ -157,6 +159,21 @@ class BenchVerb : public Verb {
         sum, 100.0, 100 * sum / t.median_ms, t.median_ms);
   }
 
+  // Of one run: its steps in their order, each by itself, the first of its repetitions untimed.
+  static double TasksMs(Instance& instance) {
+    constexpr int kTimed = 3;
+    double ms = 0;
+    for (uint32_t step = 0; step < instance.model().desc().n_steps; ++step) {
+      instance.ExecuteStep(step);
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < kTimed; ++i) instance.ExecuteStep(step);
+      ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+                .count() /
+            kTimed;
+    }
+    return ms;
+  }
+
   static Status Serve(Instance& instance, const Buffers& buffers) {
     instance.Bind(buffers.inputs(), buffers.outputs());
     instance.Execute();
@@ -164,13 +181,17 @@ class BenchVerb : public Verb {
     std::string word;
     int64_t n = 0;
     while (std::cin >> word) {
-      if (word != "run" || !(std::cin >> n) || n < 1)
-        return InvalidArgument("expected a line `run N` with N >= 1, got '{}'", word);
-      const auto begin = std::chrono::steady_clock::now();
-      for (int64_t i = 0; i < n; ++i) instance.Execute();
-      const double ms =
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-              .count();
+      if ((word != "run" && word != "tasks") || !(std::cin >> n) || n < 1)
+        return InvalidArgument("expected a line `run N` or `tasks N` with N >= 1, got '{}'", word);
+      double ms = 0;
+      if (word == "tasks") {
+        for (int64_t i = 0; i < n; ++i) ms += TasksMs(instance);
+      } else {
+        const auto begin = std::chrono::steady_clock::now();
+        for (int64_t i = 0; i < n; ++i) instance.Execute();
+        ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+                 .count();
+      }
       std::cout << fmt::format("{:.6f}", ms / static_cast<double>(n)) << std::endl;
     }
     return OkStatus();

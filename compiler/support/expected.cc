@@ -47,6 +47,19 @@ class Reader {
   size_t at_ = 0;
 };
 
+// Whether floats are right without a look at special values: infinities and NaN make it false.
+bool PlainlyRight(const ExpectedView::Output& expected, const char* data) {
+  size_t wrong = 0;
+  for (size_t i = 0; i < expected.expected.size(); ++i) {
+    float got;
+    std::memcpy(&got, data + i * sizeof got, sizeof got);
+    const bool good = std::abs(static_cast<double>(got) - expected.expected[i]) <=
+                      static_cast<double>(expected.tolerance[i]);
+    wrong += good ? 0 : 1;
+  }
+  return wrong == 0;
+}
+
 }  // namespace
 
 std::string EncodeExpected(const std::vector<ExpectedForSeed>& seeds) {
@@ -107,6 +120,8 @@ StatusOr<ExpectedView> ExpectedView::Parse(std::string_view bytes) {
 
 Status CompareOutput(const ExpectedView::Output& expected, DType dtype, const void* data,
                      std::string_view name) {
+  if (dtype == DType::kF32 && PlainlyRight(expected, static_cast<const char*>(data)))
+    return OkStatus();
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < expected.expected.size(); ++i) {
     const double want = expected.expected[i];

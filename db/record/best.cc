@@ -78,17 +78,26 @@ BestChooser::Evidence BestChooser::Judged(const Class& c) {
   return rows[rows.size() / 2];
 }
 
+// While builders worked beside it, a ratio is only a reason for a final. Where finals were held,
+// the luckiest of many such ratios does not win.
+bool BestChooser::HeldFinals() const {
+  return std::ranges::any_of(
+      groups_, [](const auto& g) { return !g.second.contended && g.second.rung == 4; });
+}
+
 std::optional<BestChooser::Choice> BestChooser::Choose() const {
   std::set<Fingerprint> own;  // traces that the asked board itself has judged
   for (const auto& [group, c] : groups_) {
     if (device_ && group.second == *device_) own.insert(group.first);
   }
+  const bool finals = HeldFinals();
   std::optional<Choice> best;
   std::tuple<bool, bool, double, double, int64_t> best_order;
   for (const auto& [group, c] : groups_) {
     const auto& [trace, device] = group;
     const bool other = device_ && device != *device_;
     if (barred_.contains(trace) || (other && own.contains(trace))) continue;
+    if (finals && c.contended) continue;
     const Evidence e = Judged(c);
     if (e.ratio >= 1) continue;
     const auto order = std::tuple(other, c.contended, e.ratio, e.median_ns, e.seq);
@@ -113,8 +122,9 @@ std::pair<MissReason, std::string> BestChooser::Miss() const {
             fmt::format("only trials under emulation ({}), whose times do not count", emulated_)};
   }
   double nearest = 0;
+  const bool finals = HeldFinals();
   for (const auto& [group, c] : groups_) {
-    if (barred_.contains(group.first)) continue;
+    if (barred_.contains(group.first) || (finals && c.contended)) continue;
     const double ratio = Judged(c).ratio;
     if (nearest == 0 || ratio < nearest) nearest = ratio;
   }

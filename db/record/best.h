@@ -79,6 +79,7 @@ class BestChooser {
 
   std::optional<Choice> Choose() const;  // nothing: see Miss
   std::pair<MissReason, std::string> Miss() const;
+  bool HeldFinals() const;
   double default_ns() const { return default_ns_; }  // the latest default row's median; 0: none
   const std::map<Fingerprint, double>& calm_default_ns() const { return calm_default_ns_; }
 

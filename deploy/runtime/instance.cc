@@ -120,7 +120,7 @@ void Instance::ListCalls(std::span<const whet_step> steps, size_t first_args,
   if (!calls->empty()) calls->back().barrier = false;  // the end of the parallel region is one
 }
 
-void Instance::RunCalls(const std::vector<Call>& calls) {
+void Instance::RunCalls(std::span<const Call> calls) {
   char* const scratch = scratch_.get();
   if (pool_->threads() == 1) {
     for (const Call& c : calls) c.fn(c.args, scratch, nullptr, 0, c.extent);
@@ -177,6 +177,13 @@ void Instance::Execute() {
   CopyIn();
   RunCalls(calls_);
   CopyOut();
+}
+
+void Instance::ExecuteStep(uint32_t step) {
+  const auto [begin, end] =
+      std::equal_range(calls_.begin(), calls_.end(), Call{.step = step},
+                       [](const Call& a, const Call& b) { return a.step < b.step; });
+  RunCalls({begin, end});
 }
 
 void Instance::Run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs) {

@@ -155,6 +155,9 @@ class Instance {
   // Run in two halves, for callers that run many times on the same buffers (timing loops).
   void Bind(const std::vector<const void*>& inputs, const std::vector<void*>& outputs);
   void Execute();
+  // One step by itself, on what the steps before it left. For timing; inputs and outputs that are
+  // not aligned are those of the last run.
+  void ExecuteStep(uint32_t step);
 
  private:
   struct Call {  // one phase
@@ -176,7 +179,7 @@ class Instance {
   void PlaceTensors(char* packed);
   void ListCalls(std::span<const whet_step> steps, size_t first_args, std::vector<Call>* calls);
   void* Aligned(void* p, uint32_t tensor, std::vector<Staged>* staged);
-  void RunCalls(const std::vector<Call>& calls);
+  void RunCalls(std::span<const Call> calls);
   void CopyIn() const;
   void CopyOut() const;
 

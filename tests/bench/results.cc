@@ -99,6 +99,34 @@ StatusOr<Json> ReadResults(const std::string& path) {
   return j;
 }
 
+std::string Kept(Json results, size_t rounds) {
+  auto thin = [&](Json& samples) {
+    const size_t n = samples.size(), kept = std::min(n, rounds);
+    Json some = Json::array();
+    for (size_t i = 0; i < kept; ++i)
+      some.push_back(std::stod(fmt::format("{:.4g}", samples[i * n / kept].get<double>())));
+    samples = std::move(some);
+  };
+  const Json cases = std::move(results["cases"]);
+  results.erase("cases");
+  std::string text = results.dump();
+  text.replace(text.size() - 1, 1, ",\n\"cases\": [");
+  bool first = true;
+  for (Json c : cases) {
+    if (c.contains("fma_gflops")) thin(c["fma_gflops"]);
+    if (c.contains("contenders")) {
+      for (Json& k : c["contenders"]) {
+        thin(k["samples_us"]);
+        k["median_us"] = MedianOf(SamplesOf(k));
+      }
+      Conclude(c);
+    }
+    text += (first ? "\n" : ",\n") + c.dump();
+    first = false;
+  }
+  return text + "\n]}\n";
+}
+
 // ---- two results
 
 namespace {

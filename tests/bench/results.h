@@ -30,6 +30,10 @@ void Conclude(Json& c);
 
 StatusOr<Json> ReadResults(const std::string& path);
 
+// A result to keep beside the sources: of each case at most so many rounds, evenly spread and the
+// same ones of all contenders, times with four digits, a line per case.
+std::string Kept(Json results, size_t rounds);
+
 // What changed from one result to the other, case by case: ours over the best peer (or, without
 // one, over the rate of multiply-adds) there and here; marked where the interval of the change
 // leaves out 1. Cases that only one of them has are named.

@@ -342,7 +342,9 @@ int Explain(const Status& s) {
   return s.code() == absl::StatusCode::kInternal ? 1 : 2;
 }
 
-Status WriteTable(const std::string& result, const std::string& readme) {
+enum class Readme { kWrite, kCheck };
+
+Status WriteTable(const std::string& result, const std::string& readme, Readme what) {
   WHET_ASSIGN_OR_RETURN(const Json json, ReadResults(result));
   const std::string table = FiguresTable(json);
   if (readme.empty()) {
@@ -352,10 +354,24 @@ Status WriteTable(const std::string& result, const std::string& readme) {
   std::ifstream in(readme);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   WHET_ASSIGN_OR_RETURN(const std::string changed, WithTable(text, table));
+  if (what == Readme::kCheck) {
+    if (changed == text) return OkStatus();
+    return Internal("the table in '{}' is not that of '{}'; `table {} --readme {}` writes it",
+                    readme, result, result, readme);
+  }
   std::ofstream out(readme);
   out << changed;
   out.close();
   return out ? OkStatus() : InvalidArgument("'{}' cannot be written", readme);
+}
+
+Status Keep(const std::string& result, const std::string& file) {
+  constexpr size_t kRounds = 41;
+  WHET_ASSIGN_OR_RETURN(Json json, ReadResults(result));
+  std::ofstream out(file);
+  out << Kept(std::move(json), kRounds);
+  out.close();
+  return out ? OkStatus() : InvalidArgument("'{}' cannot be written", file);
 }
 
 Status Compare(const std::string& before, const std::string& after) {
@@ -463,7 +479,14 @@ int Main(int argc, char** argv) {
 
   CLI::App* table = app.add_subcommand("table", "the table of figures that a result gives");
   table->add_option("result", first)->required();
-  table->add_option("--readme", second, "write it between the markers in this file");
+  CLI::Option* readme =
+      table->add_option("--readme", second, "write it between the markers in this file");
+  bool check = false;
+  table->add_flag("--check", check, "only say whether it stands there")->needs(readme);
+
+  CLI::App* keep = app.add_subcommand("keep", "a result small enough to keep beside the sources");
+  keep->add_option("result", first)->required();
+  keep->add_option("file", second)->required();
 
   CLI::App* list = app.add_subcommand("list", "suites and their cases");
   CLI::App* workloads = app.add_subcommand("workloads", "of suites, for `whet tune`");
@@ -478,7 +501,8 @@ int Main(int argc, char** argv) {
 
   CLI11_PARSE(app, argc, argv);
   if (*compare) return Explain(Compare(first, second));
-  if (*table) return Explain(WriteTable(first, second));
+  if (*table) return Explain(WriteTable(first, second, check ? Readme::kCheck : Readme::kWrite));
+  if (*keep) return Explain(Keep(first, second));
   if (*list) return List(), 0;
   if (*workloads) {
     const Status known = CheckSuites(suites);

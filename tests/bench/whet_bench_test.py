@@ -105,7 +105,9 @@ class WhetBenchTest(unittest.TestCase):
             case("conv", "conv 1", 10, onednn_direct=11, onednn_winograd=12),
             case("conv", "conv 2", 10, onednn_direct=20, onednn_winograd=9),
             case("depthwise", "depthwise 1", 10, onednn_direct=17), case("depthwise", "depthwise 2", 10, onednn_direct=19),
-            case("networks", "a", 10, onnxruntime=30, untuned=11), case("networks", "b", 10, onnxruntime=9, untuned=14)]}
+            case("networks", "a", 10, onnxruntime=30, untuned=11, tasks=9), case("networks", "b", 10, onnxruntime=9, untuned=14, tasks=10.2),
+            case("scaling", "a", 10, onnxruntime=12, whet_on_2=5, onnxruntime_on_2=6.6),
+            case("scaling", "b", 10, onnxruntime=12, whet_on_2=6, onnxruntime_on_2=6.6)]}
         table = self.call("table", self.write("r.json", result))
         rows = {cells[1].strip(): [c.strip() for c in cells[2:-1]] for cells in (line.split("|") for line in table.splitlines()[2:])}
         self.assertEqual(rows["conv of ResNet-50 where oneDNN's best is direct"][2:], ["1.100 (1.100 to 1.100)", "aim met"])
@@ -115,13 +117,42 @@ class WhetBenchTest(unittest.TestCase):
         self.assertTrue(rows["networks / onnxruntime"][2].startswith("1.643"), rows["networks / onnxruntime"])
         self.assertEqual(rows["networks / onnxruntime"][3], "**missed**")
         self.assertEqual(rows["untuned / tuned network, time"][2:], ["1.400 (1.400 to 1.400), greatest of 2 cases: b", "**missed**"])
+        self.assertEqual(rows["two threads: our scaling"][2:], ["1.667 (1.667 to 1.667), least of 2 cases: b", "met"])
+        self.assertEqual(rows["two threads: our scaling over onnxruntime's"][2:], ["0.917 (0.917 to 0.917), least of 2 cases: b", "**missed**"])
+        self.assertEqual(rows["sum of a network's tasks / the network, time: furthest from 1"][2:],
+                         ["1.111 (1.111 to 1.111), greatest of 2 cases: a", "**missed**"])
         self.assertEqual(rows["GELU 128x3072 / oneDNN"][2:], ["not measured", ""])
 
         readme = self.path("README.md", "before\n<!-- figures: written by whet-bench table -->\nold\n<!-- end of figures -->\nafter\n")
         self.call("table", self.path("r.json"), "--readme", readme)
         with open(readme, encoding="utf-8") as file:
             self.assertEqual(file.read(), "before\n<!-- figures: written by whet-bench table -->\n" + table + "<!-- end of figures -->\nafter\n")
+        self.call("table", self.path("r.json"), "--readme", readme, "--check")
+        result["cases"][0]["contenders"][1]["samples_us"] = [12.0] * 9
+        self.assertIn("is not that of", self.call("table", self.write("r.json", result), "--readme", readme, "--check", code=1))
         self.call("table", self.path("r.json"), "--readme", self.path("other.md", "no markers\n"), code=2)
+
+    def test_what_is_kept_of_a_result_gives_the_same_table_in_fewer_rounds(self):
+        rounds = 200
+        us = [100 + 0.123456 * (k % 10) for k in range(rounds)]
+        result = {"whet_bench": 1, "threads": 1, "cases": [
+            {"suite": "depthwise", "case": f"depthwise {i}", "flops": 1e6, "fma_gflops": [100.0 + k for k in range(rounds)], "contenders": [
+                {"name": "whet", "median_us": 100.555555, "samples_us": us}, {"name": "onednn", "median_us": 150, "samples_us": [1.5 * v for v in us]}]}
+            for i in range(2)] + [{"suite": "networks", "case": "a", "failed": "why"}]}
+        kept = self.path("kept.json")
+        self.call("keep", self.write("all.json", result), kept)
+        with open(kept, encoding="utf-8") as file:
+            small = json.load(file)
+        self.assertEqual([c["case"] for c in small["cases"]], ["depthwise 0", "depthwise 1", "a"])
+        own, peer = small["cases"][0]["contenders"]
+        self.assertEqual({len(samples) for samples in (own["samples_us"], peer["samples_us"], small["cases"][0]["fma_gflops"])}, {41})
+        self.assertEqual(own["samples_us"][:2], [100.0, 100.5])
+        self.assertLess(max(abs(b / a - 1.5) for a, b in zip(own["samples_us"], peer["samples_us"])), 0.002)  # of the same rounds
+        self.assertIn("1.500 (", self.call("table", kept))
+        again = self.path("again.json")
+        self.call("keep", kept, again)
+        with open(kept, "rb") as a, open(again, "rb") as b:
+            self.assertEqual(a.read(), b.read())
 
     def test_a_log_is_packed_restored_and_used(self):
         text = self.call("workloads", "gemm")

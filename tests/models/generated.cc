@@ -315,30 +315,79 @@ struct MobilenetSize {
   int64_t picture, divide, classes;  // channels are divided
 };
 
-TestModel Mobilenet(const std::string& name, Form form, const MobilenetSize& size, int64_t batch) {
+// `inner`: the widest values of the first block with 160 channels, which detectors look at.
+struct MobilenetValues {
+  Net::Value last, inner;
+  int64_t last_channels, inner_channels;
+};
+
+MobilenetValues MobilenetLayers(Net& n, const MobilenetSize& size, int64_t batch) {
   struct Stage {
     int64_t expand, channels, blocks, stride;
   };
   const Stage stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                           {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-  Net n(name, 13, form);
   int64_t ci = 32 / size.divide;
   Net::Value x = n.Input({batch, 3, size.picture, size.picture});
   x = n.Conv(x, 3, ci, 3, 2, 1, Act::kRelu6);
+  MobilenetValues r = {};
   for (const Stage& s : stages) {
-    for (int64_t r = 0; r < s.blocks; ++r) {
-      const int64_t stride = r == 0 ? s.stride : 1, hidden = ci * s.expand,
+    for (int64_t i = 0; i < s.blocks; ++i) {
+      const int64_t stride = i == 0 ? s.stride : 1, hidden = ci * s.expand,
                     co = s.channels / size.divide;
       Net::Value y = x;
       if (s.expand != 1) y = n.Conv(y, ci, hidden, 1, 1, 1, Act::kRelu6);
+      if (s.channels == 160 && i == 0) {
+        r.inner = y;
+        r.inner_channels = hidden;
+      }
       y = n.Conv(y, hidden, hidden, 3, stride, hidden, Act::kRelu6);
       y = n.Conv(y, hidden, co, 1, 1, 1, Act::kNone, 0.6F);
       x = stride == 1 && ci == co ? n.Add(x, y, Act::kNone) : y;
       ci = co;
     }
   }
-  const int64_t last = 1280 / size.divide;
-  n.Classifier(n.Conv(x, ci, last, 1, 1, 1, Act::kRelu6), last, size.classes);
+  r.last_channels = 1280 / size.divide;
+  r.last = n.Conv(x, ci, r.last_channels, 1, 1, 1, Act::kRelu6);
+  return r;
+}
+
+TestModel Mobilenet(const std::string& name, Form form, const MobilenetSize& size, int64_t batch) {
+  Net n(name, 13, form);
+  const MobilenetValues v = MobilenetLayers(n, size, batch);
+  n.Classifier(v.last, v.last_channels, size.classes);
+  return n.Take();
+}
+
+// Boxes and classes (1x1 convolutions) of six pictures, each half as large as the one before; one
+// sigmoid over all scores.
+TestModel Ssd(const std::string& name, const MobilenetSize& size, int64_t batch) {
+  Net n(name, 13, Form::kFloat);
+  const MobilenetValues v = MobilenetLayers(n, size, batch);
+  std::vector<std::string> boxes, scores;
+  auto heads = [&](const Net::Value& x, int64_t ci, int64_t anchors) {
+    for (const auto& [values, all] : {std::pair{int64_t{4}, &boxes}, {size.classes, &scores}}) {
+      const Net::Value y = n.Conv(x, ci, anchors * values, 1, 1, 1, Act::kNone);
+      const std::string last =
+          n.Op("Transpose", {y.f}, [](TestModel::NodeWriter& w) { w.Ints("perm", {0, 2, 3, 1}); });
+      all->push_back(n.Op("Reshape", {last, n.Ints({batch, -1, values})}));
+    }
+  };
+  heads(v.inner, v.inner_channels, 3);
+  heads(v.last, v.last_channels, 6);
+  Net::Value x = v.last;
+  int64_t ci = v.last_channels;
+  for (const int64_t channels : {512, 256, 256, 128}) {
+    const int64_t co = channels / size.divide;
+    x = n.Conv(x, ci, co / 2, 1, 1, 1, Act::kRelu6);
+    x = n.Conv(x, co / 2, co, 3, 2, 1, Act::kRelu6);
+    heads(x, co, 6);
+    ci = co;
+  }
+  auto joined = [](TestModel::NodeWriter& w) { w.Int("axis", 1); };
+  n.Op("Concat", boxes, joined, "boxes");
+  n.Op("Sigmoid", {n.Op("Concat", scores, joined)}, nullptr, "scores");
+  n.model().Output("boxes").Output("scores");
   return n.Take();
 }
 
@@ -411,6 +460,8 @@ const ResnetSize kTinyResnet18 = {{1, 1, 1}, false, 8, 48, 10};
 const ResnetSize kTinyResnet50 = {{1, 2, 1}, true, 8, 48, 10};
 const MobilenetSize kMobilenet = {224, 1, 1000};
 const MobilenetSize kTinyMobilenet = {48, 4, 10};
+const MobilenetSize kSsd = {300, 1, 24};
+const MobilenetSize kTinySsd = {64, 4, 5};
 const BertSize kBertLayer = {1, 128, 768, 12, 3072, 0};
 const BertSize kTinyLayer = {1, 12, 32, 4, 64, 0};
 const BertSize kBertBase = {12, 128, 768, 12, 3072, 30522};
@@ -431,6 +482,9 @@ const std::map<std::string, Maker>& Makers() {
   auto bert = [](const BertSize& size) -> Maker {
     return [=](const std::string& n, int64_t b) { return Bert(n, size, b); };
   };
+  auto ssd = [](const MobilenetSize& size) -> Maker {
+    return [=](const std::string& n, int64_t b) { return Ssd(n, size, b); };
+  };
   static const std::map<std::string, Maker> makers = {
       {"resnet18", resnet(kResnet18, Form::kFloat)},
       {"resnet50", resnet(kResnet50, Form::kFloat)},
@@ -438,6 +492,7 @@ const std::map<std::string, Maker>& Makers() {
       {"resnet50_qop", resnet(kResnet50, Form::kQop)},
       {"mobilenetv2", mobilenet(kMobilenet, Form::kFloat)},
       {"mobilenetv2_qdq", mobilenet(kMobilenet, Form::kQdq)},
+      {"ssd_300", ssd(kSsd)},
       {"bert_layer", layer(kBertLayer, BertForm::kDecomposed)},
       {"bert_layer_ln17", layer(kBertLayer, BertForm::kNormOperator)},
       {"bert_layer_dynq", layer(kBertLayer, BertForm::kDynamic)},
@@ -449,6 +504,7 @@ const std::map<std::string, Maker>& Makers() {
       {"tiny_resnet50_qop", resnet(kTinyResnet50, Form::kQop)},
       {"tiny_mobilenetv2", mobilenet(kTinyMobilenet, Form::kFloat)},
       {"tiny_mobilenetv2_qdq", mobilenet(kTinyMobilenet, Form::kQdq)},
+      {"tiny_ssd", ssd(kTinySsd)},
       {"tiny_bert_layer", layer(kTinyLayer, BertForm::kDecomposed)},
       {"tiny_bert_layer_ln17", layer(kTinyLayer, BertForm::kNormOperator)},
       {"tiny_bert_layer_dynq", layer(kTinyLayer, BertForm::kDynamic)},

@@ -11,6 +11,8 @@
 namespace whet::testing_support {
 
 // resnet18, resnet50, mobilenetv2            convolution + BatchNormalization, 224x224
+// ssd_300                                    a detector: six pictures of mobilenetv2 at 300x300, 24
+//                                            classes
 // resnet50_qdq, mobilenetv2_qdq              QuantizeLinear/DequantizeLinear around float operators
 // resnet50_qop                               QLinearConv
 // bert_layer, bert_layer_ln17                one encoder layer (12 heads, hidden 768, sequence
@@ -19,8 +21,8 @@ namespace whet::testing_support {
 // bert_base, bert_tiny                       12 and 2 layers with embeddings and pooler
 // bert_layer_dynq                            DynamicQuantizeLinear + MatMulInteger
 // tiny_NAME                                  few channels, small pictures, short sequences: of
-//                                            resnet18, resnet50, mobilenetv2, their quantized forms
-//                                            and the bert layers
+//                                            resnet18, resnet50, mobilenetv2, their quantized
+//                                            forms, the detector (ssd) and the bert layers
 std::vector<std::string> GeneratedNames();
 StatusOr<TestModel> Generate(const std::string& name, int64_t batch = 1);
 

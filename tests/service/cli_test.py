@@ -146,11 +146,11 @@ class CliTest(CliCase):
             self.assertIn('median', out)  # what was measured by then
 
     def test_serving_blocks_answers_each_line(self):
-        r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run 3\nrun 5\n', capture_output=True, text=True, timeout=60)
+        r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run 3\ntasks 5\nrun 5\n', capture_output=True, text=True, timeout=60)
         self.assertEqual(r.returncode, 0, r.stderr)
         lines = r.stdout.split()
         self.assertEqual(lines[0], 'ready')
-        self.assertTrue(all(float(v) >= 0 for v in lines[1:]) and len(lines) == 3, lines)
+        self.assertTrue(all(float(v) >= 0 for v in lines[1:]) and len(lines) == 4, lines)
         r = subprocess.run([WHET, 'bench', os.path.join(ARTIFACTS, 'phases.so'), '--serve-blocks'], env=self.env, input='run zero\n', capture_output=True, text=True, timeout=60)
         self.assertEqual(r.returncode, 2)
 

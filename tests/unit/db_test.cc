@@ -186,6 +186,29 @@ TEST(BestTest, TheBestIsTheMedianOfTheMostCarefulMeasurements) {
   EXPECT_EQ(best->record->row.seq, 4);
 }
 
+// Many candidates of which none is faster, timed while others were built: one of them looks it.
+TEST(BestTest, LuckBesideOtherWorkDoesNotWinOnceFinalsWereHeld) {
+  TempFolder dir;
+  auto log = OpenSampleLog(dir / "tuning.db");
+  const auto add = [&](int64_t number, int trace, double ratio, int rung, bool contended) {
+    TrialRow row = SampleTrial(log->generation(), number, ratio);
+    row.trace = fmt::format("whet-trace 1\nsplit i {}\n", trace);
+    row.rung = rung;
+    row.contended = contended;
+    ASSERT_TRUE(log->AppendWait(row).ok());
+  };
+  add(1, 1, 0.97, 3, true);
+  EXPECT_TRUE(OpenReader(dir / "tuning.db")->FindBest(SampleQuery())->record.has_value());
+  add(2, 2, 0.96, 3, true);
+  add(3, 2, 1.01, 4, false);
+  const auto best = OpenReader(dir / "tuning.db")->FindBest(SampleQuery());
+  ASSERT_TRUE(best.ok());
+  EXPECT_FALSE(best->record.has_value());
+  EXPECT_EQ(best->miss, MissReason::kNotBetter);
+  add(4, 1, 0.98, 4, false);
+  EXPECT_EQ(OpenReader(dir / "tuning.db")->FindBest(SampleQuery())->record->ratio, 0.98);
+}
+
 TEST(BestTest, ATraceThatEverAnsweredWronglyIsOut) {
   TempFolder dir;
   auto log = OpenSampleLog(dir / "tuning.db");

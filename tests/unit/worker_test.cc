@@ -70,6 +70,14 @@ TEST(Ladder, DroppedCandidatesAreCheap) {
   EXPECT_LT(slow.spent_ns * 5, good.spent_ns);
 }
 
+TEST(Ladder, ALongRunIsASampleAtOnce) {
+  Kernel hopeless{40e6}, fair{5e6};
+  EXPECT_EQ(RunLadder(Plan(10e6), hopeless.timer()).samples_ns.size(), 1u);
+  EXPECT_EQ(hopeless.runs, 2);  // one of them to warm up
+  const LadderResult r = RunLadder(Plan(0), fair.timer());
+  EXPECT_EQ(fair.runs, 1 + static_cast<int64_t>(r.samples_ns.size()));
+}
+
 TEST(Ladder, EverySuccessHasThreeMillisecondsWhateverItsSpeed) {
   for (const double ns : {50.0, 1'000.0, 77'000.0, 2'900'000.0, 40'000'000.0}) {
     Kernel k{ns};

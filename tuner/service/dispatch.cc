@@ -326,7 +326,7 @@ void ServiceCore::Assign(int64_t now, uint64_t session_id, TrialId id, Actions* 
     a.set_baseline_sha256(task.baseline_object);
     a.set_baseline_bytes(task.baseline_bytes);
     plan.set_incumbent_ns(task.best_ns);
-    plan.set_min_pairs(10);
+    plan.set_min_pairs(t.kind == Kind::kFinal ? 10 : 4);  // a search's only say who gets a final
     plan.set_pairs_ns(t.kind == Kind::kFinal ? config_.final_pairs_ns : config_.pairs_ns);
     plan.set_final(t.kind == Kind::kFinal);
   }

@@ -85,24 +85,32 @@ void FillBuffer(const Buffer& b, uint64_t seed, void* out) {
   FillInput(b.dtype, seed, b.tensor_index, b.lo, b.hi, {b.shape, b.logical_strides}, out);
 }
 
+// The contents of input or parameter i under seed s: copied where they are known.
+void CopyOrFill(const MeasureJob& job, const std::vector<Buffer>& buffers, size_t i, size_t s,
+                void* out) {
+  if (job.filled == nullptr) return FillBuffer(buffers[i], job.seeds[s], out);
+  const auto& known = &buffers == &job.inputs ? job.filled->inputs : job.filled->parameters;
+  std::memcpy(out, known[s][i].data(), known[s][i].size());
+}
+
 // Runs steps on guarded memory, serially.
 class GuardedRun {
  public:
   GuardedRun(const MeasureJob& job, const Model& model) : job_(job), model_(model) {}
 
-  // `part`: which run of the memory file gets the outputs. With `reversed` each phase is split in
-  // two, second half first.
-  MaybeRefusal Run(uint64_t seed, size_t part, bool reversed) {
+  // `seed`: which one, and which run of the memory file gets the outputs. With `reversed` each
+  // phase is split in two, second half first.
+  MaybeRefusal Run(size_t seed, bool reversed) {
     const whet_model& m = model_.desc();
     std::vector<void*> base(m.n_tensors, nullptr);
     const std::vector<uint32_t> parameters = model_.parameters();
-    for (size_t i = 0; i < job_.inputs.size(); ++i) base[i] = AddInput(job_.inputs[i], seed);
+    for (size_t i = 0; i < job_.inputs.size(); ++i) base[i] = AddInput(job_.inputs, i, seed);
     for (size_t i = 0; i < parameters.size(); ++i)
-      base[parameters[i]] = AddInput(job_.parameters[i], seed);
+      base[parameters[i]] = AddInput(job_.parameters, i, seed);
     for (size_t i = 0; i < job_.outputs.size(); ++i) {
       base[job_.inputs.size() + i] =
           memory_.Add(job_.outputs[i].bytes, job_.memory_fd,
-                      kSharedPageBytes + part * job_.outputs_bytes + job_.output_offsets[i]);
+                      kSharedPageBytes + seed * job_.outputs_bytes + job_.output_offsets[i]);
     }
     // Contents are undefined for the candidate: NaN shows what was read before it was written.
     char* const arena = AddPoisoned(m.arena_bytes);
@@ -128,13 +136,13 @@ class GuardedRun {
   }
 
  private:
-  char* AddInput(const Buffer& b, uint64_t seed) {
-    char* p = memory_.Add(b.bytes);
+  char* AddInput(const std::vector<Buffer>& buffers, size_t i, size_t seed) {
+    char* p = memory_.Add(buffers[i].bytes);
     if (!p) {
       out_of_memory_ = true;
       return nullptr;
     }
-    FillBuffer(b, seed, p);
+    CopyOrFill(job_, buffers, i, seed, p);
     memory_.MakeReadOnly(p);  // an input that is written to is a crash, not a changed question
     return p;
   }
@@ -176,9 +184,10 @@ class TimedInstance {
   TimedInstance(const MeasureJob& job, std::shared_ptr<const Model> model)
       : job_(job), instance_(std::move(model), job.threads) {
     std::vector<const void*> inputs, parameters;
-    for (const Buffer& b : job.parameters) parameters.push_back(Allocate(b, true));
-    for (const Buffer& b : job.inputs) inputs.push_back(Allocate(b, true));
-    for (const Buffer& b : job.outputs) outputs_.push_back(Allocate(b, false));
+    for (size_t i = 0; i < job.parameters.size(); ++i)
+      parameters.push_back(Filled(job.parameters, i));
+    for (size_t i = 0; i < job.inputs.size(); ++i) inputs.push_back(Filled(job.inputs, i));
+    for (const Buffer& b : job.outputs) outputs_.push_back(Allocate(b));
     if (!error_.empty() || !instance_.error().empty()) return;
     if (!parameters.empty()) instance_.Prepack(parameters);
     instance_.Bind(inputs, outputs_);
@@ -210,7 +219,13 @@ class TimedInstance {
     void operator()(void* p) const { std::free(p); }
   };
 
-  void* Allocate(const Buffer& b, bool fill) {
+  void* Filled(const std::vector<Buffer>& buffers, size_t i) {
+    void* p = Allocate(buffers[i]);
+    if (p != nullptr) CopyOrFill(job_, buffers, i, 0, p);
+    return p;
+  }
+
+  void* Allocate(const Buffer& b) {
     const uint64_t rounded = (std::max<uint64_t>(b.bytes, 1) + 4095) / 4096 * 4096;
     std::unique_ptr<void, Free> p(std::aligned_alloc(4096, rounded));
     if (!p) {
@@ -218,7 +233,6 @@ class TimedInstance {
       return nullptr;
     }
     std::memset(p.get(), 0, rounded);
-    if (fill) FillBuffer(b, job_.seeds[0], p.get());
     memory_.push_back(std::move(p));
     return memory_.back().get();
   }
@@ -275,7 +289,7 @@ MaybeRefusal Measure(const MeasureJob& job) {
   job.shared->load_ns = MonotonicNs() - start;
   for (size_t s = 0; s < job.seeds.size(); ++s) {
     GuardedRun run(job, *model);
-    if (auto r = run.Run(job.seeds[s], s, s % 2 == 1)) return r;
+    if (auto r = run.Run(s, s % 2 == 1)) return r;
   }
   if (!Announce(job, kOutputsReady)) return nullptr;
 
@@ -298,6 +312,29 @@ MaybeRefusal Measure(const MeasureJob& job) {
 }  // namespace
 
 unsigned char PoisonByte(DType dtype) { return IsFloat(dtype) ? 0xff : 0xa5; }
+
+const FilledInputs* FillInputs(const MeasureJob& job, std::string key, FilledInputs* filled) {
+  uint64_t bytes = 0;
+  for (const auto* buffers : {&job.inputs, &job.parameters}) {
+    for (const Buffer& b : *buffers) bytes += b.bytes;  // each no more than the memory limit
+  }
+  if (bytes > kMaxFilledBytes / job.seeds.size()) return nullptr;
+  if (filled->key == key) return filled;
+  *filled = {std::move(key), {}, {}};
+  auto fill = [&](const std::vector<Buffer>& buffers, uint64_t seed) {
+    std::vector<std::string> contents;
+    for (const Buffer& b : buffers) {
+      contents.emplace_back(b.bytes, '\0');
+      FillBuffer(b, seed, contents.back().data());
+    }
+    return contents;
+  };
+  for (const uint64_t seed : job.seeds) {
+    filled->inputs.push_back(fill(job.inputs, seed));
+    filled->parameters.push_back(fill(job.parameters, seed));
+  }
+  return filled;
+}
 
 int RunCandidate(const MeasureJob& job) {
   const MaybeRefusal refusal = Measure(job);

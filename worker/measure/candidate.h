@@ -21,10 +21,20 @@ struct Buffer {
   double lo, hi;
   uint64_t bytes;
 };
+// The contents of a task's inputs and parameters under its seeds, made once by the zygote:
+// candidates are forked from it and copy them. Those of one task, which is mostly the next one's
+// too; of a task that has more than kMaxFilledBytes none, and candidates compute them.
+inline constexpr uint64_t kMaxFilledBytes = 128u << 20;
+struct FilledInputs {
+  std::string key;
+  std::vector<std::vector<std::string>> inputs, parameters;  // by seed, then by buffer
+};
+
 struct MeasureJob {
   std::string object_path, baseline_path;
   std::vector<Buffer> inputs, parameters, outputs;
   std::vector<uint64_t> seeds;
+  const FilledInputs* filled = nullptr;  // of these buffers and seeds, or nothing
   std::vector<uint64_t> output_offsets;  // per output, in one run's part of the memory file
   uint64_t outputs_bytes = 0;            // of one run's part
   int threads = 1;
@@ -36,6 +46,10 @@ struct MeasureJob {
 
 // The process's exit code. On a failure shared->failure and ->message are set and kFailed is sent.
 int RunCandidate(const MeasureJob& job);
+
+// Makes the contents of the job's buffers, unless those are there already; `key` stands for buffers
+// and seeds.
+const FilledInputs* FillInputs(const MeasureJob& job, std::string key, FilledInputs* filled);
 
 // What fills an output before a run: no correct answer looks like it. NaN for floats.
 unsigned char PoisonByte(DType dtype);

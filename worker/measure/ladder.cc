@@ -16,12 +16,14 @@ int64_t RunsFor(double ns_per_run, int64_t block_ns) {
       kMaxRunsPerSample);
 }
 
-// Time of one run, measured with enough runs to see it.
-double Calibrate(const TimeRuns& time) {
+// Time of one run, measured with enough runs to see it. `alone`: a single run was.
+double Calibrate(const TimeRuns& time, bool* alone = nullptr) {
   for (int64_t n = 1;; n *= 4) {
     const int64_t ns = std::max<int64_t>(time(n), 1);
-    if (ns >= kSampleNs / 2 || n >= kMaxRunsPerSample)
+    if (ns >= kSampleNs / 2 || n >= kMaxRunsPerSample) {
+      if (alone != nullptr) *alone = n == 1;
       return static_cast<double>(ns) / static_cast<double>(n);
+    }
   }
 }
 
@@ -42,8 +44,14 @@ LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
   const double incumbent = plan.final() ? 0 : plan.incumbent_ns();
   const double noise = 1 - 2 * std::clamp(plan.sigma(), 0.0, 0.2);
   time(1);  // warm-up: pages, caches, branch predictors
-  r.runs_per_sample = RunsFor(Calibrate(time), kSampleNs);
+  bool alone = false;
+  const double once = Calibrate(time, &alone);
+  r.runs_per_sample = RunsFor(once, kSampleNs);
   int64_t total_ns = 0;
+  if (alone && r.runs_per_sample == 1) {  // that was a sample
+    r.samples_ns.push_back(once);
+    total_ns = static_cast<int64_t>(once);
+  }
   // Adds samples until so much has been measured. At least three runs, unless one alone is long.
   auto sample_until = [&](int64_t ns) {
     while (r.samples_ns.size() < kMaxTimingSamples) {

@@ -113,7 +113,8 @@ StatusOr<Buffer> ReadBuffer(const v1::BufferSpec& spec, uint64_t max_bytes) {
 // One measurement. Built, run and dropped.
 class Session {
  public:
-  explicit Session(const v1::RunRequest& request) : request_(request), start_ns_(MonotonicNs()) {}
+  Session(const v1::RunRequest& request, FilledInputs* filled)
+      : request_(request), filled_(filled), start_ns_(MonotonicNs()) {}
 
   v1::Measurement Run() {
     const Status prepared = Prepare();
@@ -161,6 +162,10 @@ class Session {
     job_.threads = static_cast<int>(spec.threads());
     job_.plan = spec.plan();
     WHET_RETURN_IF_ERROR(PrepareExpected());
+    v1::MeasureSpec key;
+    *key.mutable_buffers() = spec.buffers();
+    *key.mutable_seeds() = spec.seeds();
+    job_.filled = FillInputs(job_, key.SerializeAsString(), filled_);
     return PrepareMemory();
   }
 
@@ -435,6 +440,7 @@ class Session {
   }
 
   const v1::RunRequest& request_;
+  FilledInputs* const filled_;
   const int64_t start_ns_;
   int64_t memory_limit_ = 0, time_limit_ = 0, deadline_ns_ = 0;
   MeasureJob job_;
@@ -448,7 +454,9 @@ class Session {
 
 }  // namespace
 
-v1::Measurement RunMeasurement(const v1::RunRequest& request) { return Session(request).Run(); }
+v1::Measurement RunMeasurement(const v1::RunRequest& request, FilledInputs* filled) {
+  return Session(request, filled).Run();
+}
 
 int RunRunnerZygote(int fd) {
   if (fcntl(fd, F_GETFD) < 0) {
@@ -463,6 +471,7 @@ int RunRunnerZygote(int fd) {
   hello.set_kernel_abi(kKernelAbi);
   hello.set_sandbox_bits(ProbeSandbox(true));
   if (!WriteFrame(fd, kRunnerHello, hello.SerializeAsString()).ok()) return 1;
+  FilledInputs filled;
   while (true) {
     const StatusOr<Frame> frame = ReadFrame(fd, kMaxRunFrame);
     if (!frame.ok()) return frame.status().code() == absl::StatusCode::kUnavailable ? 0 : 1;
@@ -470,7 +479,7 @@ int RunRunnerZygote(int fd) {
     if (frame->type != kRunRequest || !request.ParseFromString(frame->payload)) return 1;
     v1::RunReply reply;
     reply.set_id(request.id());
-    *reply.mutable_measurement() = RunMeasurement(request);
+    *reply.mutable_measurement() = RunMeasurement(request, &filled);
     if (!WriteFrame(fd, kRunReply, reply.SerializeAsString()).ok()) return 1;
   }
 }

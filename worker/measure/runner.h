@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "proto/run.pb.h"
+#include "worker/measure/candidate.h"
 
 namespace whet::worker {
 
@@ -14,8 +15,9 @@ enum RunnerFrame : uint32_t { kRunnerHello = 1, kRunRequest = 2, kRunReply = 3 }
 inline constexpr size_t kMaxRunFrame = 1u << 20;  // specs and samples; files go by path
 inline constexpr uint32_t kKernelAbi = 1;
 
-// Never fails as such: what goes wrong is the measurement's failure kind and message.
-v1::Measurement RunMeasurement(const v1::RunRequest& request);
+// Never fails as such: what goes wrong is the measurement's failure kind and message. `filled`
+// keeps the task's inputs from one measurement to the next.
+v1::Measurement RunMeasurement(const v1::RunRequest& request, FilledInputs* filled);
 
 // Serves requests on `fd` until it is closed; the process's exit code.
 int RunRunnerZygote(int fd = kRunnerFd);
