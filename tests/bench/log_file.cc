@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -34,6 +35,19 @@ Status WriteCompressed(const std::string& path, const std::string& text) {
   return gzclose(out) == Z_OK && all ? OkStatus() : DataLoss("'{}' was not written", path);
 }
 
+// Of many samples some that have the same median, least and greatest, in order of size.
+std::vector<double> FewSamples(std::vector<double> samples) {
+  constexpr size_t kHalf = 16;
+  const size_t n = samples.size(), half = n / 2;
+  if (n <= 2 * kHalf + 1) return samples;
+  std::sort(samples.begin(), samples.end());
+  std::vector<double> few;
+  for (size_t i = 0; i < kHalf; ++i) few.push_back(samples[i * (half - 1) / (kHalf - 1)]);
+  if (n % 2 == 1) few.push_back(samples[half]);
+  for (size_t i = kHalf; i-- > 0;) few.push_back(samples[n - 1 - i * (half - 1) / (kHalf - 1)]);
+  return few;
+}
+
 }  // namespace
 
 Status PackLog(const std::string& path, const std::string& file) {
@@ -55,6 +69,7 @@ Status PackLog(const std::string& path, const std::string& file) {
                                              jobs.insert(row.ids.job_id);
                                              if (row.device) devices.insert(*row.device);
                                              trials.push_back(row);
+                                             trials.back().samples_ns = FewSamples(row.samples_ns);
                                              return true;
                                            })
                              .status());

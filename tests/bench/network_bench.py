@@ -101,7 +101,7 @@ def case_of(args, suite, name, scratch, versions):
         artifacts.pop("untuned", None)
         both = os.path.join(scratch, "both")
         os.mkdir(both)
-        extra = ["--artifact-on", "2=" + compile_network(args, model, flags, both, 2)["whet"]]
+        extra = ["--block-ms", "100", "--artifact-on", "2=" + compile_network(args, model, flags, both, 2)["whet"]]
     result = os.path.join(scratch, "result.json")
     threads = "1,2" if suite == "scaling" else "1"
     pinned = ",".join(str(c) for c in cores[:2 if suite == "scaling" else 1])

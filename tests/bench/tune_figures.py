@@ -4,9 +4,9 @@
 usage: tune_figures.py FILE.jsonl.gz [--minutes N] [--db LOG] [--build FOLDER] [--models FOLDER] [NAME...]
 
 The time is shared out by the number of tasks; a task that several have is tuned once, and within a job trials go where they gain.
-A schedule counts only where it has beaten the untuned one in turn with it. NAME: suites, networks, or "NETWORK@2" for two threads;
-all of them unless given. With --db the log is kept, and what is in it is gone on with. Trained networks that are not there are
-left out by name (tests/models/fetch).
+A schedule counts only where it has beaten the untuned one in turn with it. NAME: "suites", a network, or "NETWORK@2" for two
+threads; all of them unless given. With --db the log is kept, and what is in it is gone on with. Trained networks that are not
+there are left out by name (tests/models/fetch).
 """
 import argparse
 import json
@@ -14,21 +14,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import model_bench  # noqa: E402
 import network_bench  # noqa: E402
 
-SUITES = ["gemm", "conv", "depthwise", "pointwise", "misc", "chain"]
+SUITES = ["gemm", "conv", "depthwise", "pointwise", "misc"]  # chains are made of these
 
 
 def source(args, name, scratch):
     """What `whet tune` takes: a file and its flags; or None and why not."""
-    if name in SUITES:
+    if name == "suites":
         path = os.path.join(scratch, name + ".txt")
         with open(path, "w", encoding="utf-8") as file:
-            subprocess.run([f"{args.build}/bin/whet-bench", "workloads", name], stdout=file, check=True)
+            subprocess.run([f"{args.build}/bin/whet-bench", "workloads", *SUITES], stdout=file, check=True)
         return [path], ""
     network, _, threads = name.partition("@")
     flags = ["--threads", threads] if threads else []
@@ -58,7 +59,8 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_intermixed_args()
     args.models = args.models or os.path.join(args.build, "models")
-    names = args.names or SUITES + network_bench.NETWORKS + [name + "@2" for name in network_bench.SCALING]
+    names = args.names or ["suites"] + network_bench.NETWORKS + [name + "@2" for name in network_bench.SCALING]
+    end = time.monotonic() + args.minutes * 60
     with tempfile.TemporaryDirectory() as scratch:
         db = args.db or os.path.join(scratch, "tuning.db")
         jobs = []
@@ -68,9 +70,10 @@ def main():
                 print(f"left out: {why}", flush=True)
                 continue
             jobs.append((name, tuned, tasks_of(args, tuned)))
-        total = sum(tasks for _, _, tasks in jobs)
+        left = sum(tasks for _, _, tasks in jobs)
         for name, tuned, tasks in jobs:
-            seconds = args.minutes * 60 * tasks / total
+            seconds = max(1, (end - time.monotonic()) * tasks / left)
+            left -= tasks
             print(f"{name}: {tasks} tasks, {seconds:.0f} s", flush=True)
             subprocess.run([f"{args.build}/bin/whet", "tune", *tuned, "--db", db, "--time", f"{seconds:.1f}", "--state-dir",
                             os.path.join(scratch, "state")], check=True)
