@@ -103,48 +103,16 @@ int64_t IntPow(int64_t a, int64_t b, DType t) {
   return Wrap(power);
 }
 
-Expr FoldUnsigned64(BinaryOp op, uint64_t a, uint64_t b) {
-  const DType t = DType::kU64;
+std::optional<int64_t> UnsignedValue64(BinaryOp op, uint64_t a, uint64_t b) {
   switch (op) {
-    case BinaryOp::kFloorDiv: return Int(b == 0 ? 0 : Wrap(a / b), t);
-    case BinaryOp::kFloorMod: return Int(b == 0 ? 0 : Wrap(a % b), t);
-    case BinaryOp::kMin: return Int(Wrap(std::min(a, b)), t);
-    case BinaryOp::kMax: return Int(Wrap(std::max(a, b)), t);
-    case BinaryOp::kLt: return Bool(a < b);
-    case BinaryOp::kLe: return Bool(a <= b);
-    default: return nullptr;
+    case BinaryOp::kFloorDiv: return b == 0 ? 0 : Wrap(a / b);
+    case BinaryOp::kFloorMod: return b == 0 ? 0 : Wrap(a % b);
+    case BinaryOp::kMin: return Wrap(std::min(a, b));
+    case BinaryOp::kMax: return Wrap(std::max(a, b));
+    case BinaryOp::kLt: return a < b;
+    case BinaryOp::kLe: return a <= b;
+    default: return std::nullopt;
   }
-}
-
-Expr FoldInts(BinaryOp op, int64_t a, int64_t b, DType t) {
-  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  if (t == DType::kU64) {
-    if (Expr e = FoldUnsigned64(op, ua, ub)) return e;
-  }
-  switch (op) {
-    case BinaryOp::kAdd: return Int(Wrap(ua + ub), t);
-    case BinaryOp::kSub: return Int(Wrap(ua - ub), t);
-    case BinaryOp::kMul: return Int(Wrap(ua * ub), t);
-    case BinaryOp::kFloorDiv: return Int(b == 0 ? 0 : FloorDivInt(a, b), t);
-    case BinaryOp::kFloorMod:
-      return Int(b == 0 ? 0 : Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
-    case BinaryOp::kMin: return Int(std::min(a, b), t);
-    case BinaryOp::kMax: return Int(std::max(a, b), t);
-    case BinaryOp::kEq: return Bool(a == b);
-    case BinaryOp::kNe: return Bool(a != b);
-    case BinaryOp::kLt: return Bool(a < b);
-    case BinaryOp::kLe: return Bool(a <= b);
-    case BinaryOp::kAnd: return Bool(a && b);
-    case BinaryOp::kOr: return Bool(a || b);
-    case BinaryOp::kBitAnd: return Int(a & b, t);
-    case BinaryOp::kBitOr: return Int(a | b, t);
-    case BinaryOp::kBitXor: return Int(a ^ b, t);
-    case BinaryOp::kShl:
-    case BinaryOp::kShr: return Int(Shift(op, a, ub, t), t);
-    case BinaryOp::kPow: return Int(IntPow(a, b, t), t);
-    case BinaryOp::kDiv: return nullptr;
-  }
-  return nullptr;
 }
 
 // x+0, 0+x, x-0, x*1, x*0, x//1, x%1 and the logical units; null when none applies.
@@ -212,6 +180,37 @@ int64_t FloorDivInt(int64_t a, int64_t b) {
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
 
+std::optional<int64_t> BinaryValue(BinaryOp op, int64_t a, int64_t b, DType t) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  if (t == DType::kU64) {
+    if (const auto v = UnsignedValue64(op, ua, ub)) return v;
+  }
+  switch (op) {
+    case BinaryOp::kAdd: return WrapInt(Wrap(ua + ub), t);
+    case BinaryOp::kSub: return WrapInt(Wrap(ua - ub), t);
+    case BinaryOp::kMul: return WrapInt(Wrap(ua * ub), t);
+    case BinaryOp::kFloorDiv: return WrapInt(b == 0 ? 0 : FloorDivInt(a, b), t);
+    case BinaryOp::kFloorMod:
+      return WrapInt(b == 0 ? 0 : Wrap(ua - static_cast<uint64_t>(FloorDivInt(a, b)) * ub), t);
+    case BinaryOp::kMin: return std::min(a, b);
+    case BinaryOp::kMax: return std::max(a, b);
+    case BinaryOp::kEq: return a == b;
+    case BinaryOp::kNe: return a != b;
+    case BinaryOp::kLt: return a < b;
+    case BinaryOp::kLe: return a <= b;
+    case BinaryOp::kAnd: return a && b;
+    case BinaryOp::kOr: return a || b;
+    case BinaryOp::kBitAnd: return a & b;
+    case BinaryOp::kBitOr: return a | b;
+    case BinaryOp::kBitXor: return a ^ b;
+    case BinaryOp::kShl:
+    case BinaryOp::kShr: return WrapInt(Shift(op, a, ub, t), t);
+    case BinaryOp::kPow: return WrapInt(IntPow(a, b, t), t);
+    case BinaryOp::kDiv: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 Expr Int(int64_t v, DType t) {
   auto* n = NewNode(Kind::kInt, t);
   n->int_value = WrapInt(v, t);
@@ -235,11 +234,12 @@ Var MakeVar(std::string name, DType t) {
 Expr Binary(BinaryOp op, Expr a, Expr b) {
   WHET_CHECK(a->dtype == b->dtype, "{} {} {}", ::whet::ToString(a->dtype), ToString(op),
              ::whet::ToString(b->dtype));
+  const DType type = IsComparison(op) || IsLogical(op) ? DType::kBool : a->dtype;
   if (a->kind == Kind::kInt && b->kind == Kind::kInt) {
-    if (Expr e = FoldInts(op, a->int_value, b->int_value, a->dtype)) return e;
+    if (const auto v = BinaryValue(op, a->int_value, b->int_value, a->dtype)) return Int(*v, type);
   }
   if (Expr e = FoldIdentity(op, a, b)) return e;
-  auto* n = NewNode(Kind::kBinary, IsComparison(op) || IsLogical(op) ? DType::kBool : a->dtype);
+  auto* n = NewNode(Kind::kBinary, type);
   n->binary = op;
   n->args = {std::move(a), std::move(b)};
   return Expr(n);

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -172,6 +173,9 @@ int64_t WrapInt(int64_t v, DType t);
 int64_t SaturateToInt(double v, DType t);
 // Towards minus infinity, as // in expressions; wraps where -1 divides the least integer.
 int64_t FloorDivInt(int64_t a, int64_t b);
+// Of integers of type t in that form, the result in the form of the result's type (comparisons and
+// logic: bool). None for `/`.
+std::optional<int64_t> BinaryValue(BinaryOp op, int64_t a, int64_t b, DType t);
 bool IsTrue(const Expr& e);  // the constant true (a null predicate counts as true)
 bool IsFalse(const Expr& e);
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include "compiler/support/half.h"
 
@@ -44,19 +45,37 @@ class Interpreter {
     if (b.predicate && !Int(b.predicate)) return error_;
     const size_t depth = env_.size();
     bool first = true;
-    std::vector<int64_t> values;
-    for (const Expr& e : b.bindings) values.push_back(Int(e));
-    for (size_t i = 0; i < values.size(); ++i) {
-      env_.emplace_back(b.iters[i].var.get(), values[i]);
-      first &= !b.iters[i].reduce || values[i] == 0;
+    // A binding may name a variable that an iterator of this block hides: all of them come first.
+    const size_t begin = values_.size();
+    for (const Expr& e : b.bindings) values_.push_back(Int(e));
+    for (size_t i = 0; i < b.bindings.size(); ++i) {
+      const int64_t value = values_[begin + i];
+      env_.emplace_back(b.iters[i].var.get(), value);
+      first &= !b.iters[i].reduce || value == 0;
     }
+    values_.resize(begin);
     if (b.init && first) WHET_RETURN_IF_ERROR(Write(b.out, b.out_indices, b.init));
-    Expr value = b.reducer == Reducer::kNone
-                     ? b.value
-                     : te::Combine(b.reducer, expr::Load(b.out, b.out_indices), b.value);
-    Status st = Write(b.out, b.out_indices, value);
+    Status st = Write(b.out, b.out_indices, Written(b));
     env_.resize(depth);
     return st;
+  }
+
+  // What a block stores where it is not the first of a reduction; made once per block.
+  const Expr& Written(const BlockNode& b) {
+    if (b.reducer == Reducer::kNone) return b.value;
+    Expr& e = written_[&b];
+    if (!e) e = te::Combine(b.reducer, expr::Load(b.out, b.out_indices), b.value);
+    return e;
+  }
+
+  // Null where the memory has none of its name.
+  std::vector<double>* Values(const expr::BufferNode& b) {
+    const auto [it, first] = buffers_.try_emplace(&b, nullptr);
+    if (first) {
+      if (const auto found = memory_.find(b.name); found != memory_.end())
+        it->second = &found->second;
+    }
+    return it->second;
   }
 
   Status Write(const Buffer& b, const std::vector<Expr>& indices, const Expr& value) {
@@ -64,7 +83,9 @@ class Interpreter {
     const double v = IsFloat(b->dtype) ? Float(value) : Number(Int(value), b->dtype);
     const int64_t at = Offset(*b, indices);
     WHET_RETURN_IF_ERROR(error_);
-    memory_[b->name][at] = v;
+    std::vector<double>* values = Values(*b);
+    if (!values) return Internal("'{}' is written and not a buffer of the program", b->name);
+    (*values)[at] = v;
     return OkStatus();
   }
 
@@ -90,8 +111,8 @@ class Interpreter {
 
   double LoadValue(const expr::ExprNode& e) {
     const int64_t at = Offset(*e.buffer, e.args);
-    const auto it = memory_.find(e.buffer->name);
-    return it == memory_.end() || !error_.ok() ? 0 : it->second[at];
+    const std::vector<double>* values = Values(*e.buffer);
+    return !values || !error_.ok() ? 0 : (*values)[at];
   }
 
   int64_t Int(const Expr& e) {
@@ -124,9 +145,10 @@ class Interpreter {
         default: return a <= b;
       }
     }
-    const Expr folded = expr::Binary(e->binary, expr::Int(Int(e->args[0]), e->args[0]->dtype),
-                                     expr::Int(Int(e->args[1]), e->args[1]->dtype));
-    return folded->kind == expr::Kind::kInt ? folded->int_value : 0;
+    const DType type = e->args[0]->dtype;
+    const int64_t a = expr::WrapInt(Int(e->args[0]), type);
+    const int64_t b = expr::WrapInt(Int(e->args[1]), type);
+    return expr::BinaryValue(e->binary, a, b, type).value_or(0);
   }
 
   double Float(const Expr& e) { return RoundToFloat(e->dtype, FloatExact(e)); }
@@ -195,6 +217,9 @@ class Interpreter {
 
   Memory& memory_;
   std::vector<std::pair<const expr::ExprNode*, int64_t>> env_;
+  std::vector<int64_t> values_;  // of the bindings of the block that is being entered
+  std::unordered_map<const expr::BufferNode*, std::vector<double>*> buffers_;
+  std::unordered_map<const BlockNode*, Expr> written_;
   int64_t steps_left_;
   Status error_ = OkStatus();
 };
