@@ -756,11 +756,47 @@ class PhaseEmitter {
       return IsFloat(from) ? b_.CreateFCmpUNE(v, zero) : b_.CreateICmpNE(v, zero);
     }
     if (IsFloat(from)) {
+      if (v->getType()->isVectorTy()) return ToInts(v, from, to);
       const auto id = IsUnsigned(to) ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
       return b_.CreateIntrinsic(id, {type, v->getType()}, {v});
     }
     if (IsFloat(to)) return IsUnsigned(from) ? b_.CreateUIToFP(v, type) : b_.CreateSIToFP(v, type);
     return b_.CreateIntCast(v, type, !IsUnsigned(from));
+  }
+
+  // Vectors of floats towards zero, the nearest value of the type for what it does not hold, 0 for
+  // NaN: by comparisons, since LLVM takes its own conversion of that kind apart into lanes.
+  Value* ToInts(Value* v, DType from, DType to) {
+    const int bits = static_cast<int>(8 * SizeOf(to)) - (IsUnsigned(to) ? 0 : 1);
+    const double end = std::ldexp(1.0, bits), least = IsUnsigned(to) ? 0 : -end;
+    // The last float below `end`; where that is below `end` - 1, larger ones are told apart.
+    const bool exact = bits <= (from == DType::kF32 ? 24 : 53);
+    const double below = from == DType::kF32
+                             ? static_cast<double>(std::nextafterf(static_cast<float>(end), 0.0f))
+                             : std::nextafter(end, 0.0);
+    auto number = [&](double x) { return llvm::ConstantFP::get(v->getType(), x); };
+    // Operands in the order that makes each a minimum or maximum, NaN the least.
+    Value* is_more = b_.CreateFCmpOGT(v, number(least));
+    Value* x = b_.CreateSelect(is_more, v, number(least));
+    const double most = exact ? end - 1 : below;
+    Value* is_less = b_.CreateFCmpOLT(x, number(most));
+    x = b_.CreateSelect(is_less, x, number(most));
+    const bool narrow = SizeOf(to) < 4;
+    llvm::Type* type = v->getType()->getWithNewType(TypeOf(to));
+    llvm::Type* wide = narrow ? v->getType()->getWithNewType(b_.getInt32Ty()) : type;
+    Value* i = IsUnsigned(to) && !narrow ? b_.CreateFPToUI(x, wide) : b_.CreateFPToSI(x, wide);
+    if (!exact) {
+      Value* too_large = b_.CreateFCmpOGE(v, number(end));
+      const llvm::APInt highest = IsUnsigned(to)
+                                      ? llvm::APInt::getMaxValue(type->getScalarSizeInBits())
+                                      : llvm::APInt::getSignedMaxValue(type->getScalarSizeInBits());
+      i = b_.CreateSelect(too_large, llvm::ConstantInt::get(type, highest), i);
+    }
+    if (!IsUnsigned(to)) {
+      Value* is_number = b_.CreateFCmpORD(v, v);
+      i = b_.CreateSelect(is_number, i, llvm::Constant::getNullValue(wide));
+    }
+    return narrow ? b_.CreateTrunc(i, type) : i;
   }
 
   // ---- half precisions: 16-bit integers in code, because what LLVM makes of its own types calls

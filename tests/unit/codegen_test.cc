@@ -122,6 +122,43 @@ for k in [0, 9){}
   }
 }
 
+// The linker is a part of LLVM, whose switches it sets to their defaults.
+TEST(CodegenTest, CodeIsTheSameAfterALinkAsBefore) {
+  const Program p = ConvProgram({8, 16, 5, 6, 3, 1, 1});
+  char dir[] = "/tmp/whet-test-XXXXXX";
+  ASSERT_TRUE(mkdtemp(dir));
+  std::string before;
+  for (int i = 0; i < 2; ++i) {
+    auto built = BuildCandidate(p, std::string(32, '0'), Target::Host());
+    ASSERT_TRUE(built.ok()) << built.status();
+    if (i == 0) before = built->object;
+    EXPECT_TRUE(built->object == before);
+    EXPECT_TRUE(LinkCandidate(*built, dir, std::string(dir) + "/c.so").ok());
+  }
+  std::filesystem::remove_all(dir);
+}
+
+// LLVM takes conversions that saturate apart into lanes.
+TEST(CodegenTest, VectorsOfFloatsBecomeIntegersAsVectors) {
+  for (const char* to : {"u8", "i8", "i16", "i32", "u32"}) {
+    auto p = loop::Parse(fmt::format(R"(program cast
+input x: f32 global[8]
+output out: {0} global[8]
+vectorized i in [0, 8)
+  block out(v_i:8 = i)
+    out[v_i] = {0}(x[v_i])
+)",
+                                     to));
+    ASSERT_TRUE(p.ok()) << p.status();
+    auto lowered = loop::Lower(*p);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    auto ir = GenerateIr(*lowered, "cast", Target::Host());
+    ASSERT_TRUE(ir.ok()) << ir.status();
+    EXPECT_EQ(ir->find(".sat."), std::string::npos) << *ir;
+    EXPECT_NE(ir->find("x i32>"), std::string::npos) << *ir;
+  }
+}
+
 TEST(CodegenTest, MaxAndMinKeepNanFromEitherSide) {
   for (int lanes : {2, 4, 8, 16}) {
     auto p = loop::Parse(fmt::format(R"(program extremes
