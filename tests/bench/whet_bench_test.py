@@ -12,7 +12,26 @@ import tempfile
 import unittest
 
 BIN = ""
+SOURCES = os.path.dirname(os.path.abspath(__file__))
 CASES = ["gemm 6 16 24", "conv 8 16 6 6 3 1 1", "softmax 4 16"]
+
+
+# In place of node and onnxruntime, which need not be there: what was asked for, with times that say who is who.
+NODE = """#!/usr/bin/python3
+import json, os, sys
+flags = list(zip(sys.argv[2::2], sys.argv[3::2]))
+of = lambda key: [v for k, v in flags if k == key]
+threads, contenders = of("--threads")[0].split(","), []
+for t in threads:
+    suffix = "" if t == threads[0] else " on " + t
+    artifacts = [v.split("=", 1)[1] for v in of("--artifact-on") if v.startswith(t + "=")] or of("--artifact")
+    contenders.append(("onnxruntime" + suffix, 8))
+    contenders += [(os.path.basename(a) + suffix, os.path.getsize(a)) for a in artifacts]
+contenders += [("tasks", 4)] * (of("--tasks") == ["yes"])
+with open(of("--json")[0], "w") as file:
+    json.dump({"versions": {"onnxruntime-node": "0"}, "contenders": [
+        {"name": n, "median_ms": ms, "runs_per_block": 1, "samples_ms": [ms] * int(of("--pairs")[0])} for n, ms in contenders]}, file)
+"""
 
 
 class WhetBenchTest(unittest.TestCase):
@@ -180,6 +199,42 @@ class WhetBenchTest(unittest.TestCase):
         with open(packed, "wb") as file:
             file.write(data[:len(data) // 2])
         self.call("restore", packed, self.path("third.db"), code=2)
+
+    def networks(self, suite, *args):
+        result, node = self.path("networks.json"), self.path("node", NODE)
+        os.chmod(node, 0o755)
+        environment = {**os.environ, "PATH": self.folder.name + ":" + os.environ["PATH"]}
+        done = subprocess.run(["/usr/bin/python3", "-B", os.path.join(SOURCES, "network_bench.py"), suite, "--build", os.path.dirname(BIN), "--ort",
+                               "none", "--rounds", "3", "--json", result, *args], check=False, capture_output=True, text=True, timeout=120,
+                              env=environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(result, encoding="utf-8") as file:
+            cases = json.load(file)["cases"]
+        self.assertNotIn("failed", cases[0], cases)
+        return {c["name"]: c["samples_us"] for c in cases[0]["contenders"]}
+
+    def test_networks_stand_beside_themselves_untuned_in_tasks_and_on_two_threads(self):
+        self.assertEqual(list(self.networks("networks", "tiny_ssd")), ["whet", "onnxruntime", "tasks"])
+        model, log = self.path("tiny.onnx"), self.path("tuning.db")
+        subprocess.run([os.path.join(BIN, "../tests/generate_model"), "tiny_ssd", model], check=True)
+        self.call("tune", model, "--db", log, "--time", "3", "--state-dir", self.path("state"), program="whet")
+        tuned = self.networks("networks", "tiny_ssd", "--db", log)
+        self.assertEqual(list(tuned), ["whet", "onnxruntime", "untuned", "tasks"])
+        self.assertEqual(tuned["tasks"], [4000.0] * 3)
+        if len(os.sched_getaffinity(0)) > 1:
+            self.assertEqual(list(self.networks("scaling", "tiny_ssd")), ["whet", "whet on 2", "onnxruntime", "onnxruntime on 2"])
+
+    def test_the_log_of_the_figures_is_made_by_one_command(self):
+        packed, log = self.path("log.jsonl.gz"), self.path("tuning.db")
+        done = subprocess.run(["/usr/bin/python3", "-B", os.path.join(SOURCES, "tune_figures.py"), packed, "--minutes", "0.05", "--db", log, "--build",
+                               os.path.dirname(BIN), "tiny_ssd", "tiny_ssd@2", "ocr_cls", "--models", self.folder.name],
+                              check=False, capture_output=True, text=True, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("left out: ocr_cls is not fetched", done.stdout)
+        self.call("restore", packed, self.path("again.db"))
+        threads = [{t["threads"] for t in json.loads(self.call("log", "stats", "--db", path, "--json", "-", program="whet"))["tasks"]}
+                   for path in (log, self.path("again.db"))]
+        self.assertEqual(threads, [{1, 2}, {1, 2}])
 
     def test_what_is_not_a_case_is_said(self):
         self.assertIn("gemm takes 3 to 3 numbers", self.call("run", "--case", "gemm 1 2", code=2))
