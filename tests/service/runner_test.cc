@@ -67,6 +67,19 @@ TEST_F(Runner, MeasuresAGoodCandidate) {
   EXPECT_EQ(m.sandbox_bits() & kSandboxLimits, kSandboxLimits);
 }
 
+TEST_F(Runner, EachTaskGetsItsOwnInputsWhateverWasMeasuredBefore) {
+  const std::vector<uint64_t> others = {7, 8};
+  ASSERT_TRUE(WriteFile(dir_ / "others", ZooExpectedFor(others)).ok());
+  v1::RunRequest other = Request("good");
+  other.set_expected_path(dir_ / "others");
+  other.mutable_spec()->clear_seeds();
+  for (const uint64_t seed : others) other.mutable_spec()->add_seeds(seed);
+  EXPECT_EQ(Run("good").failure(), v1::FAILURE_OK);
+  EXPECT_EQ(Run("good").failure(), v1::FAILURE_OK);  // the inputs of the first
+  EXPECT_EQ(runner_.Run(other).failure(), v1::FAILURE_OK);
+  EXPECT_EQ(Run("good").failure(), v1::FAILURE_OK);
+}
+
 TEST_F(Runner, DropsASlowCandidateEarlyButMeasuresEnough) {
   v1::RunRequest request = Request("slow");
   request.mutable_spec()->mutable_plan()->set_incumbent_ns(200);

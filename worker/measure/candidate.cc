@@ -318,8 +318,11 @@ const FilledInputs* FillInputs(const MeasureJob& job, std::string key, FilledInp
   for (const auto* buffers : {&job.inputs, &job.parameters}) {
     for (const Buffer& b : *buffers) bytes += b.bytes;  // each no more than the memory limit
   }
-  if (bytes > kMaxFilledBytes / job.seeds.size()) return nullptr;
-  if (filled->key == key) return filled;
+  if (filled->key == key && !key.empty()) return filled;
+  if (bytes > kMaxFilledBytes / job.seeds.size()) {
+    *filled = {};  // the former task's would count against this one's memory
+    return nullptr;
+  }
   *filled = {std::move(key), {}, {}};
   auto fill = [&](const std::vector<Buffer>& buffers, uint64_t seed) {
     std::vector<std::string> contents;
