@@ -1151,6 +1151,8 @@ class PhaseEmitter {
     return b_.CreateIntrinsic(id, {}, args);
   }
 
+  static constexpr int64_t kShortStride = 4;
+
   Value* EmitLoad(const expr::ExprNode& e) {
     const expr::BufferNode& buffer = *e.buffer;
     const Address a = AddressOf(buffer, e.args);
@@ -1186,6 +1188,9 @@ class PhaseEmitter {
         v = Mark(b_.CreateAlignedLoad(type, Pointer(buffer, a), ElementAlign(buffer)), buffer);
       }
       if (prefetch_ > 0 && buffer.constant) Prefetch(buffer, a);
+    } else if (!mask_ && a.lane_stride >= 2 && a.lane_stride <= kShortStride &&
+               lanes_ >= kShortStride && buffer.dtype != DType::kBool) {
+      v = EmitStrided(buffer, a);
     } else {
       auto* type = llvm::FixedVectorType::get(element, lanes_);
       v = Mark(b_.CreateMaskedGather(type, LanePointers(buffer, a), ElementAlign(buffer),
@@ -1197,6 +1202,31 @@ class PhaseEmitter {
       v = b_.CreateICmpNE(v, llvm::Constant::getNullValue(v->getType()));
     }
     return loads_[&buffer][key] = v;
+  }
+
+  // Every second, third or fourth element: all that lie between the first and the last are loaded,
+  // vector by vector, and each shuffle adds what the next vector has. A gather loads lane by lane.
+  Value* EmitStrided(const expr::BufferNode& buffer, const Address& a) {
+    auto* type = llvm::FixedVectorType::get(ElementType(buffer), static_cast<unsigned>(lanes_));
+    const int64_t stride = a.lane_stride;
+    Value* v = nullptr;
+    for (int64_t part = 0; part < stride; ++part) {
+      const int64_t start = std::min(part * lanes_, (lanes_ - 1) * stride + 1 - lanes_);
+      Address at = a;
+      at.constant += start;
+      Value* next =
+          Mark(b_.CreateAlignedLoad(type, Pointer(buffer, at), ElementAlign(buffer)), buffer);
+      llvm::SmallVector<int> lanes;
+      for (int64_t i = 0; i < lanes_; ++i) {
+        const int64_t element = i * stride, from = element / lanes_;
+        lanes.push_back(static_cast<int>(from == part  ? lanes_ + element - start
+                                         : from > part ? -1
+                                         : part == 1   ? element
+                                                       : i));
+      }
+      v = part == 0 ? next : b_.CreateShuffleVector(v, next, lanes);
+    }
+    return v;
   }
 
   // ---- small helpers

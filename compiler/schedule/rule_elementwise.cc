@@ -52,6 +52,7 @@ bool IsPlainIn(const expr::ExprNode& load, const expr::Var& v) {
   return uses == 1 && plain == 1;
 }
 
+// Or a few elements apart, which loads and shuffles have to be paid for but no gathers.
 bool LiesAlong(const expr::ExprNode& load, const expr::Var& v) {
   for (size_t d = 0; d + 1 < load.args.size(); ++d) {
     if (expr::Uses(load.args[d], v)) return false;
@@ -64,7 +65,7 @@ bool LiesAlong(const expr::ExprNode& load, const expr::Var& v) {
       return false;
     }
   }
-  return step == 1;
+  return step >= 1 && step <= 4;
 }
 
 Turned FindTurned(const loop::BlockNode& b) {

@@ -95,6 +95,42 @@ TEST(CodegenTest, AShorterVectorTakesThePlaceOfAMask) {
 }
 
 // Of a constant, once per vector that moves on with the annotated loop, and of nothing else.
+// The last vector ends with the buffer.
+TEST(CodegenTest, ElementsAFewApartAreLoadedInVectors) {
+  for (const char* type : {"f32", "u8", "i64"}) {
+    for (const int stride : {2, 3, 4, 5}) {
+      for (const int lanes : {4, 16}) {
+        if (type != std::string("f32") && stride != 3) continue;
+        auto p =
+            loop::Parse(fmt::format(R"(program apart
+input x: {0} global[{1}]
+output out: {0} global[{2}]
+for o in [0, 2)
+  vectorized i in [0, {3})
+    block out(v_i:{2} = o * {3} + i)
+      out[v_i] = x[v_i * {4}]
+)",
+                                    type, (2 * lanes - 1) * stride + 1, 2 * lanes, lanes, stride));
+        ASSERT_TRUE(p.ok()) << p.status();
+        loop::Memory inputs;
+        for (int i = 0; i <= (2 * lanes - 1) * stride; ++i) inputs["x"].push_back(i % 251);
+        for (const Target& t : TestTargets()) {
+          const std::vector<double> got = testing_support::CompiledOutputs(*p, t, inputs)["out"];
+          ASSERT_EQ(got.size(), static_cast<size_t>(2 * lanes));
+          for (size_t i = 0; i < got.size(); ++i)
+            ASSERT_EQ(got[i], inputs["x"][i * static_cast<size_t>(stride)])
+                << type << ", stride " << stride << ", " << lanes << " lanes at " << i;
+        }
+        const auto lowered = loop::Lower(*p);
+        ASSERT_TRUE(lowered.ok());
+        const auto ir = GenerateIr(*lowered, "kernel", *Target::Parse("x86-64-v4"));
+        ASSERT_TRUE(ir.ok()) << ir.status();
+        EXPECT_EQ(ir->find("gather") == std::string::npos, stride < 5) << *ir;
+      }
+    }
+  }
+}
+
 TEST(CodegenTest, ConstantsAreAskedForAheadOfTime) {
   for (const bool constant : {true, false}) {
     for (const bool annotated : {true, false}) {
