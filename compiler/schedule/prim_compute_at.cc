@@ -192,8 +192,9 @@ Status RestrictTo(const BlockNode& b, const expr::ExprNode& load, const BlockSit
     bool bound = false;
     for (size_t i = 0; i < b.iters.size(); ++i) {
       if (!(b.iters[i].var == load.args[d])) continue;
-      // One step of it per iteration; that none is done twice is looked at in the end.
-      if (b.iters[i].reduce && range.extent != 1)
+      // One step of it per iteration, or all; that none is done twice is looked at in the end.
+      const bool all = range.lo->kind == expr::Kind::kInt && range.extent == b.iters[i].extent;
+      if (b.iters[i].reduce && range.extent != 1 && !all)
         return FailedPrecondition("block '{}' reduces over '{}'", b.name, b.iters[i].var->name);
       if (b.iters[i].extent > load.buffer->shape[d]) {
         return FailedPrecondition("block '{}' runs beyond what it reads of '{}' along '{}'", b.name,

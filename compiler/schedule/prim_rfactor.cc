@@ -107,7 +107,11 @@ Status RFactor(Program& p, const std::vector<std::string>& args) {
   // BLOCK: v -> count*outer + inner.
   BlockFields part = b;
   const expr::Var whole = b.iters[factored.iter].var;
-  const expr::Var outer = expr::MakeVar(whole->name + "_o"), inner = expr::MakeVar(whole->name);
+  std::string name = whole->name + "_o";
+  while (std::any_of(b.iters.begin(), b.iters.end(),
+                     [&](const loop::Iter& it) { return it.var->name == name; }))
+    name += "_o";
+  const expr::Var outer = expr::MakeVar(name), inner = expr::MakeVar(whole->name);
   expr::Substitution split;
   split.Add(whole, outer * factored.count + inner);
   part.iters[factored.iter] = {inner, factored.last + 1, true};

@@ -78,6 +78,7 @@ const Rule& RuleDepthwise();
 const Rule& RuleRows();  // stages along rows: softmax, normalisations, sums of contiguous elements
 const Rule& RulePool();
 const Rule& RuleMatmul();
+const Rule& RuleSplit();  // matrix products with few results: the reduction is split
 const Rule& RuleElementwise();
 const Rule& RuleGeneric();  // anything: each nest vectorized over its innermost contiguous axis
 

@@ -175,6 +175,7 @@ const std::vector<const Rule*>& Rules() {
       &RuleRows(),
       &RulePool(),
       &RuleMatmul(),
+      &RuleSplit(),
       &RuleElementwise(),
       // Matches everything, so it comes last.
       &RuleGeneric(),

@@ -204,7 +204,8 @@ TEST(RulesTest, NoTileOfAMatrixProductSpillsInItsLoop) {
   const Set sets[] = {
       {"cpu -arch=x86_64 -mattr=+avx,+avx2,+avx512bw,+avx512dq,+avx512f,+avx512vl,+fma",
        {{6, 4}, {8, 3}, {12, 2}, {14, 2}}},
-      {"cpu -arch=x86_64 -mattr=+avx,+avx2,+fma", {{6, 2}, {5, 2}, {4, 2}, {3, 3}}}};
+      {"cpu -arch=x86_64 -mattr=+avx,+avx2,+fma",
+       {{6, 2}, {5, 2}, {4, 2}, {4, 3}, {3, 3}, {2, 5}, {1, 8}}}};
   const Program program = testing_support::MatmulProgram(56, 512, 64, true);
   for (const Set& set : sets) {
     const auto target = Target::Parse(set.target);
@@ -234,6 +235,75 @@ TEST(RulesTest, NoTileOfAMatrixProductSpillsInItsLoop) {
     for (const auto& tile : set.tiles)
       EXPECT_TRUE(allowed.count(tile)) << tile.first << " x " << tile.second;
   }
+}
+
+// Few results: sums in parts that do not wait for each other and blocks that threads share, with
+// columns that do not fill vectors, a bias, batches, a residual, on both instruction sets.
+TEST(RulesTest, SplitReductionsKeepTheResult) {
+  Rng rng(5);
+  const auto avx2 = Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma");
+  ASSERT_TRUE(avx2.ok()) << avx2.status();
+  using namespace testing_support;
+  const Program programs[] = {
+      MatmulProgram(1, 16, 64, false),
+      MatmulProgram(1, 37, 96, true),
+      MatmulProgram(1, 2, 256, true),
+      MatmulProgram(6, 24, 128, true),
+      MatmulProgram(5, 21, 34, false),
+      WithResidual(MatmulProgram(2, 70, 66, true)),
+      BatchMatmulProgram(3, 4, 37, 64, {0, 1, 2}, {0, 1, 2}, {0, 1, 2}),
+  };
+  for (const Target& target : {Target::Host(), *avx2}) {
+    std::set<std::pair<bool, bool>> seen;  // parts, blocks
+    for (const Program& program : programs) {
+      const Space space(program, target);
+      const auto& variants = space.variants();
+      const auto at = std::find_if(variants.begin(), variants.end(), [](const Variant& v) {
+        return std::string(v.rule->name) == "matmul_split";
+      });
+      ASSERT_NE(at, variants.end()) << loop::ToString(program);
+      const auto variant = static_cast<size_t>(at - variants.begin());
+      Point first{static_cast<int>(variant), at->rule->default_values(*at->context)};
+      ASSERT_EQ(space.Check(first), Rejection::kNone);
+      std::vector<Point> points = DrawnPoints(space, variant, 4, rng);
+      points.push_back(std::move(first));
+      const std::vector<float> expected = Interpreted(program, "out");
+      for (const Point& p : points) {
+        seen.emplace(p.values[3] > 1, p.values[4] > 1);
+        auto s = space.Apply(p);
+        ASSERT_TRUE(s.ok()) << s.status();
+        EXPECT_TRUE(WritesOutputOnce(s->program())) << loop::ToString(s->program());
+        ASSERT_EQ(LoweredResult(s->program(), "out"), expected)
+            << s->trace().ToString() << loop::ToString(s->program());
+        ASSERT_EQ(Compiled(s->program(), target, IntegerInputs(program)), expected)
+            << s->trace().ToString();
+        auto again = Trace::Parse(s->trace().ToString());
+        ASSERT_TRUE(again.ok()) << again.status();
+        EXPECT_EQ(space.Locate(*again), p);
+        ASSERT_TRUE(Schedule::Replay(program, *again).ok());
+      }
+    }
+    EXPECT_EQ(seen.size(), 3u);
+  }
+}
+
+// A single sum per output waits for itself, so an untuned compile splits it; threads share blocks
+// of the reduction where there is nothing else to share.
+TEST(RulesTest, FewResultsAreComputedInSplitSums) {
+  const Program program = testing_support::MatmulProgram(1, 16, 4096, true);
+  const Space one(program, Target::Host());
+  const auto s = one.Untuned();
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_EQ(s->trace().rule, "matmul_split") << s->trace().ToString();
+  Conditions two = Conditions::Typical(Target::Host());
+  two.threads = 2;
+  two.machine.fork_join_ns = 1;
+  const Space shared(testing_support::MatmulProgram(1, 16, 1 << 16, true), Target::Host(), two);
+  const auto t = shared.Untuned();
+  ASSERT_TRUE(t.ok()) << t.status();
+  ASSERT_EQ(t->trace().rule, "matmul_split") << t->trace().ToString();
+  EXPECT_EQ(t->trace().knobs[4].first, "blocks");
+  EXPECT_GT(t->trace().knobs[4].second, 1);
 }
 
 TEST(RulesTest, PixelsOfSeveralLinesAreRowsOfOneTile) {
