@@ -79,7 +79,7 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
   }
   flags
       .Add("--threads", &threads_,
-           "the number of threads that records are looked up and measured for")
+           "the number of threads that schedules are estimated, looked up and measured for")
       .Range(1, 1024);
   flags.Add("--db", &options.db, "tuning log").Value("FILE").Reads();
   flags.Add("--server", &options.server, "tuner server that holds the log").Value("HOST:PORT");

@@ -37,6 +37,9 @@ struct Estimate {
   double useful_fraction = 1;    // lanes and rows that are not padding
   double vector_bits = 0;        // of the arithmetic; 0: the target's widest
   double parallel = 0;           // iterations that threads share out; 0: not known, enough
+  // What two threads each read of what the other one wrote, or both read whole where one would read
+  // it once: half of it is not in the own second-level cache. Images are taken to be cut by rows.
+  double foreign_bytes = 0;
   double Cycles() const;
 };
 // Nanoseconds on `threads` cores of a machine.

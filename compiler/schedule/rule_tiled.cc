@@ -54,6 +54,7 @@ enum Order {
 struct RowsContext : TiledContext {
   using TiledContext::TiledContext;
   std::vector<int> fused;    // of the anchor's axes
+  bool plain_rows = false;   // no window moves along the rows
   std::vector<int> others_;  // the other spatial axes that stay
   std::string final_block;
   std::vector<std::string>
@@ -104,6 +105,8 @@ class Inlined : public ReduceWriter {
 
 void FindRows(RowsContext& c) {
   c.others_ = c.a.other_iters;
+  c.plain_rows = true;
+  for (size_t i = 0; i < c.a.reduce_iters.size(); ++i) c.plain_rows &= !IsWindow(c.a, i);
   if (c.a.row_iter < 0 || c.a.vector_group > 0) return;
   Schedule s(c.program);
   Inlined writer(s, c.a);
@@ -158,6 +161,7 @@ void FindRows(RowsContext& c) {
     // One more would have to follow the two as they are one; images of a batch do so rarely.
     break;
   }
+  c.plain_rows |= !c.fused.empty();
   for (int i : axes) {
     if (c.fused.empty()) break;
     c.final_axes.push_back(AxisName(f.iters[static_cast<size_t>(i)].var));
@@ -241,6 +245,62 @@ int64_t Taps(const ReduceExtents& r, const std::vector<int64_t>& v) {
 
 bool Blocked(const std::vector<int64_t>& v) {
   return v[kReduceBlock] > 0 || v[kRowBlock] > 0 || v[kColumnBlock] > 0;
+}
+
+// Which of the loops around a tile threads share out, outermost first.
+struct Shared {
+  bool columns = false, rows = false;  // tiles of them, besides the other axes and blocks
+  int64_t row_chunks = 1;              // of the rows within a tile of columns
+  double parts = 1;
+  bool by_columns = false;  // a thread reads all rows, but its own weights
+};
+
+// Parts of which a few threads get about equally many. More loops are not shared out than are
+// needed: each tile that is a part by itself finds its place by a division.
+constexpr double kParts = 32;
+
+Shared SharedOut(const RowsContext& c, const std::vector<int64_t>& v) {
+  const int64_t tiles = CeilDiv(c.vec, v[kVectors] * v[kLanes]), row_tiles = c.rows / v[kRows];
+  Shared s;
+  s.parts = c.others;
+  if (Blocked(v)) {
+    const double columns = v[kColumnBlock] > 0 ? static_cast<double>(tiles / v[kColumnBlock]) : 1;
+    const double rows = v[kRowBlock] > 0 ? static_cast<double>(c.rows / v[kRowBlock]) : 1;
+    s.parts = v[kOrder] == kColumnsFirst ? columns : c.others * columns * rows;
+    s.by_columns = columns > 1 && (v[kOrder] != kRowsThenColumns || rows == 1);
+    return s;
+  }
+  const auto shares_columns = [&] {
+    s.columns = true;
+    s.parts *= static_cast<double>(tiles);
+  };
+  if (v[kOrder] == kColumnsFirst) {
+    shares_columns();
+    s.by_columns = tiles > 1;
+    return s;
+  }
+  // Rows without borders, in tiles that are all whole, and nothing else to do between the loops.
+  const bool rows = c.plain_rows && c.a.weight && row_tiles * v[kRows] == c.rows;
+  if (v[kOrder] == kRowsThenColumns) {
+    if (s.parts < kParts && rows) {
+      s.rows = true;
+      s.parts *= static_cast<double>(row_tiles);
+      if (row_tiles == 1) shares_columns();
+    }
+    s.by_columns = s.columns && c.others == 1;
+    return s;
+  }
+  if (s.parts >= kParts) return s;
+  s.by_columns = c.others == 1 && tiles > 1;
+  shares_columns();
+  constexpr int64_t kChunk = 4;  // tiles, at least
+  const double tile_parts = s.parts;
+  for (int64_t d = 2; rows && s.parts < kParts && d <= row_tiles / kChunk; ++d) {
+    if (row_tiles % d != 0) continue;
+    s.row_chunks = d;
+    s.parts = tile_parts * static_cast<double>(d);
+  }
+  return s;
 }
 
 Rejection CheckBlocks(const RowsContext& c, const std::vector<int64_t>& v) {
@@ -457,6 +517,14 @@ Estimate EstimateTiled(const RuleContext& context, const std::vector<int64_t>& v
   const Traffic t = TrafficOf(c, v);
   e.l2_bytes = t.near;
   e.l3_bytes = t.far;
+  const Shared shared = SharedOut(c, v);
+  e.parallel = shared.parts;
+  const double stride = static_cast<double>(a.row_stride * a.row_stride);
+  const double data =
+      ElementBytes(c) * static_cast<double>(r.channels * c.rows) * stride * c.others;
+  const double weights = a.weight ? PanelBytes(c, vec) : 0;
+  e.foreign_bytes =
+      shared.by_columns ? data + std::max(0.0, c.bytes - data - weights) / 2 : weights;
   return e;
 }
 
@@ -479,7 +547,7 @@ std::vector<int64_t> DefaultTiled(const RuleContext& context) {
 class TiledWriter : public ReduceWriter {
  public:
   TiledWriter(Schedule& s, const RowsContext& c, const std::vector<int64_t>& v)
-      : ReduceWriter(s, c.a, v[kLanes]), c_(c), v_(v) {}
+      : ReduceWriter(s, c.a, v[kLanes]), c_(c), v_(v), shared_(SharedOut(c, v)) {}
 
   Status Run() {
     const std::string vec_loop = LoopName(*a_.anchor, a_.vector_iter);
@@ -500,6 +568,12 @@ class TiledWriter : public ReduceWriter {
     WHET_RETURN_IF_ERROR(Do("split", {anchor_ + ".vi", std::to_string(lanes_), vu_, vl_}));
     WHET_RETURN_IF_ERROR(SplitBlocks());
     if (rows) WHET_RETURN_IF_ERROR(Do("split", {row_loop_, std::to_string(v_[kRows]), ro_, ri_}));
+    if (rows && shared_.row_chunks > 1) {
+      const int64_t chunk = c_.rows / v_[kRows] / shared_.row_chunks;
+      const std::string inner = ro_ + ".i";
+      WHET_RETURN_IF_ERROR(Do("split", {ro_, std::to_string(chunk), rp_, inner}));
+      ro_ = inner;
+    }
     std::vector<std::string> reduce, unrolled;
     WHET_RETURN_IF_ERROR(SplitReduction(reduce, unrolled));
     WHET_RETURN_IF_ERROR(Order(reduce));
@@ -514,8 +588,9 @@ class TiledWriter : public ReduceWriter {
     WHET_RETURN_IF_ERROR(PlaceEpilogue(tile_loop_));
     if (v_[kReduceBlock] > 0) WHET_RETURN_IF_ERROR(StartBlocks());
     if (v_[kPackRows]) WHET_RETURN_IF_ERROR(CopyRows());
-    if (rows) WHET_RETURN_IF_ERROR(Do("annotate", {ro_, "partition", "1"}));
-    return MakeParallel(parallel_, rows ? ro_ : "",
+    const bool whole = std::count(parallel_.begin(), parallel_.end(), ro_) > 0;
+    if (rows && !whole) WHET_RETURN_IF_ERROR(Do("annotate", {ro_, "partition", "1"}));
+    return MakeParallel(parallel_, rows && !whole ? ro_ : "",
                         v_[kOrder] == kRowsThenColumns && rows ? ro_ : vo_);
   }
 
@@ -630,13 +705,17 @@ class TiledWriter : public ReduceWriter {
       parallel_ = order;
       if (v_[kReduceBlock] > 0) order.push_back(kb_);
       if (v_[kOrder] == kColumnsThenRows) order.push_back(vo_);
-      // Rows fused leave an image or a batch of one.
-      if (!c_.fused.empty() && c_.others == 1 && blocks.empty() && v_[kOrder] == kColumnsThenRows)
-        parallel_ = order;
     }
     others_ = others;
+    if (shared_.row_chunks > 1) order.push_back(rp_);
+    // Blocks are shared out as they are, and so are columns that come first.
+    if (blocks.empty() && v_[kOrder] == kColumnsThenRows && shared_.columns) parallel_ = order;
     if (rows) order.push_back(ro_);
-    if (v_[kOrder] == kRowsThenColumns) order.push_back(vo_);
+    if (v_[kOrder] == kRowsThenColumns) {
+      if (rows && shared_.rows) parallel_ = order;
+      order.push_back(vo_);
+      if (shared_.columns) parallel_ = order;
+    }
     tile_loop_ = order.back();
     append(reduce);
     if (rows) order.push_back(ri_);
@@ -706,9 +785,10 @@ class TiledWriter : public ReduceWriter {
 
   const RowsContext& c_;
   const std::vector<int64_t>& v_;
-  std::string vo_ = anchor_ + ".vo";
+  const Shared shared_;
+  std::string vo_ = anchor_ + ".vo", ro_ = anchor_ + ".ro";
   const std::string vb_ = anchor_ + ".vb", vu_ = anchor_ + ".vu", vl_ = anchor_ + ".vl";
-  const std::string rb_ = anchor_ + ".rb", ro_ = anchor_ + ".ro", ri_ = anchor_ + ".ri";
+  const std::string rb_ = anchor_ + ".rb", rp_ = anchor_ + ".rp", ri_ = anchor_ + ".ri";
   const std::string kb_ = anchor_ + ".kb", total_ = anchor_ + ".total";
   std::string row_loop_, tile_loop_;
   std::vector<std::string> parallel_, others_, total_loops_;
@@ -732,7 +812,7 @@ std::unique_ptr<RuleContext> MatchTiled(const loop::Program& p, const Target& t)
 
 template <ReduceClass kClass>
 constexpr Rule MakeTiled(const char* name) {
-  return {name,         3,          MatchTiled<kClass>, TiledKnobs,
+  return {name,         4,          MatchTiled<kClass>, TiledKnobs,
           DefaultTiled, CheckTiled, EstimateTiled,      ApplyTiled};
 }
 const Rule kConv = MakeTiled<ReduceClass::kConv>("conv_direct");

@@ -141,6 +141,17 @@ Rejection CheckWindow(const RuleContext& context, const std::vector<int64_t>& v)
   return Rejection::kNone;
 }
 
+double LineTiles(const WindowContext& c, const std::vector<int64_t>& v) {
+  return c.others / static_cast<double>(c.Lines()) *
+         static_cast<double>(CeilDiv(c.Lines(), v[kLines]));
+}
+
+// Too few lines to give threads equal parts: tiles of their channels are shared out too.
+bool SharesChannels(const WindowContext& c, const std::vector<int64_t>& v) {
+  constexpr double kParts = 32;
+  return v[kOrder] == 0 && LineTiles(c, v) < kParts;
+}
+
 // What moves between the caches. Lines of the input are read again for the next line of the output;
 // they stay in a cache when what lies between fits.
 void EstimateTraffic(const WindowContext& c, const std::vector<int64_t>& v, Estimate& e) {
@@ -206,9 +217,7 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   const double tile_rows = static_cast<double>(CeilDiv(c.rows, v[kRows]));
   const auto rows = static_cast<double>(v[kRows]), vectors = static_cast<double>(v[kVectors]),
              lines = static_cast<double>(v[kLines]);
-  const double tile_lines = static_cast<double>(CeilDiv(c.Lines(), v[kLines]));
-  const double tiles =
-      c.others / static_cast<double>(c.Lines()) * tile_lines * tile_vec * tile_rows;
+  const double tiles = LineTiles(c, v) * tile_vec * tile_rows;
   const double k = static_cast<double>(r.window * r.channels);
   const auto kw = static_cast<double>(r.inner_window);
   const double acc = rows * vectors * lines;
@@ -251,6 +260,9 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
       static_cast<double>(c.vec) / (tile_vec * static_cast<double>(v[kVectors] * v[kLanes]));
   e.bytes = c.bytes;
   EstimateTraffic(c, v, e);
+  const bool channels = v[kOrder] == 2 || SharesChannels(c, v);
+  e.parallel = (v[kOrder] == 2 ? 1 : LineTiles(c, v)) * (channels ? tile_vec : 1);
+  if (v[kOrder] == 2 || c.others == 1) e.foreign_bytes = c.input_bytes + c.output_bytes / 2;
   return e;
 }
 
@@ -362,6 +374,7 @@ class WindowWriter : public ReduceWriter {
       parallel = {vo};
     } else if (v_[kOrder] == 0) {
       order.push_back(vo);
+      if (SharesChannels(c_, v_)) parallel = order;
     }
     if (rows) order.push_back(ro);
     if (v_[kOrder] == 1) order.push_back(vo);

@@ -126,6 +126,8 @@ Estimate EstimateWinograd(const RuleContext& context, const std::vector<int64_t>
   const double panel = k * d(v[kFilters] * c.lanes) * item;  // weights of a plane for a group
   const double weights = d(kPlanes) * groups * panel;
   e.bytes = c.bytes + weights;
+  // A thread multiplies all patches by weights of its own, or its own patches by all weights.
+  e.foreign_bytes = v[kFirst] ? blocks * patches : weights;
   const double products = d(kPlanes * block * v[kFilters] * c.lanes) * item;
   // Each group reads all planes, and each tile of a plane its panel, unless L1 keeps it.
   const double panels = panel < l1 / 2 ? 1 : row_tiles;

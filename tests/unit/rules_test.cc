@@ -30,6 +30,9 @@ std::vector<Case> Cases() {
           {"conv_direct", ConvProgram({8, 32, 5, 7, 3, 1, 1, 2})},
           {"conv_direct", ConvProgram({4, 48, 4, 5, 3, 2, 1, 2})},
           {"conv_direct", ConvProgram({12, 12, 5, 6, 3, 1, 1, 3})},
+          // Few tiles of columns, so that threads share rows of them out.
+          {"conv_direct", ConvProgram({5, 20, 16, 6, 1, 1, 0})},
+          {"matmul", MatmulProgram(64, 24, 6, true)},
           {"depthwise", DepthwiseProgram({0, 24, 7, 9, 3, 1, 1}, true)},
           {"depthwise", DepthwiseProgram({0, 10, 8, 8, 3, 2, 1}, false)},
           {"pool", MaxPoolProgram({0, 28, 6, 8, 2, 2, 0})},
@@ -70,7 +73,8 @@ TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
     ASSERT_FALSE(space.variants().empty());
     EXPECT_STREQ(space.variants()[0].rule->name, c.rule);
     const std::vector<float> expected = testing_support::Interpreted(c.program, "out");
-    std::vector<Point> points = {space.Default()};
+    const Space two(c.program, Target::Host(), {Machine::Typical(Target::Host()), 2});
+    std::vector<Point> points = {space.Default(), two.Default()};
     ASSERT_EQ(space.Check(points[0]), Rejection::kNone);
     for (Point& p : testing_support::DrawnPoints(space, 0, 6, rng)) points.push_back(std::move(p));
     for (const Point& p : points) {
