@@ -294,8 +294,9 @@ std::string Chain(std::string_view type, std::string_view body) {
       type, body);
 }
 
-std::string OpsAfter(const std::string& text, const std::vector<std::string>& passes) {
-  ExpectSameResult(text, passes);
+std::string OpsAfter(const std::string& text, const std::vector<std::string>& passes,
+                     uint64_t seeds = 4) {
+  ExpectSameResult(text, passes, {}, seeds);
   Graph g = Parse(text);
   EXPECT_TRUE(RunPasses(g, passes, {}).ok());
   std::string ops;
@@ -534,6 +535,35 @@ TEST(PassTest, DepthToSpaceSinksBelowWhatFollowsAConvolution) {
     EXPECT_EQ(OpsAfter(text, {"sink-depth-to-space"}),
               "BatchNormalization Add Mul Relu DepthToSpace");
   }
+}
+
+TEST(PassTest, DepthToSpaceSinksBelowAPointwiseConvolutionOfFewChannels) {
+  auto text = [](int groups, const char* weights, const char* attrs, const char* result) {
+    return Chain(
+        "f32[1,8,2,3]",
+        fmt::format("  const w: {}\n  const c: f32[3] = [0.5,-1.0,2.0]\n  d: f32[1,2,4,5] = "
+                    "DepthToSpace(x) {{block=[2,2], groups={}, starts=[0,1], sizes=[4,5]}}"
+                    "\n  y: {} = Conv(d, w, c) {{dilations=[1,1], group=1, {}}}\n",
+                    weights, groups, result, attrs));
+  };
+  constexpr char kOneTap[] = "f32[3,2,1,1] = [1.0,2.0,-3.0,4.0,5.0,0.25]";
+  constexpr char kThreeTaps[] =
+      "f32[3,2,1,3] = [1.0,2.0,-3.0,4.0,5.0,0.25,1.0,2.0,-3.0,4.0,5.0,0.25,1.0,2.0,-3.0,4.0,5.0,"
+      "0.25]";
+  const std::vector<std::string> passes = {"sink-depth-to-space", "remove-dead-nodes"};
+  // Not for a NaN: zeros of other phases are multiplied.
+  for (int groups : {1, 2}) {
+    EXPECT_EQ(OpsAfter(text(groups, kOneTap, "pads=[0,0,0,0], strides=[1,1]", "f32[1,3,4,5]"),
+                       passes, /*seeds=*/3),
+              "Conv DepthToSpace");
+  }
+  // Not where pixels are left out, added, or seen together.
+  EXPECT_EQ(OpsAfter(text(1, kOneTap, "pads=[0,0,0,0], strides=[2,2]", "f32[1,3,2,3]"), passes),
+            "DepthToSpace Conv");
+  EXPECT_EQ(OpsAfter(text(1, kOneTap, "pads=[1,0,0,0], strides=[1,1]", "f32[1,3,5,5]"), passes),
+            "DepthToSpace Conv");
+  EXPECT_EQ(OpsAfter(text(1, kThreeTaps, "pads=[0,0,0,0], strides=[1,1]", "f32[1,3,4,3]"), passes),
+            "DepthToSpace Conv");
 }
 
 TEST(PassTest, ReshapesSinkBehindElementwiseOperators) {
