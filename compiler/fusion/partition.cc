@@ -26,6 +26,10 @@ constexpr size_t kMaxGroupInputs = 24;
 // An operand may be recomputed for at most this many times its own elements, unless it only moves
 // data.
 constexpr int64_t kMaxRecompute = 2;
+// Taps of a window whose weights stay in registers.
+constexpr int64_t kMaxTaps = 9;
+// What does not stay in a second-level cache between two kernels.
+constexpr int64_t kFarBytes = int64_t{2} << 20;
 
 bool IsAnchor(const Node& n) {
   return !n.view && (n.op->kind == FusionKind::kOutFusable || n.op->kind == FusionKind::kReduction);
@@ -64,6 +68,7 @@ class Grouper {
       }
     }
     for (std::vector<int>& nodes : groups_) std::sort(nodes.begin(), nodes.end());
+    JoinDepthwise();
     // The exit is the last node of a group, and results are read only after the exit: this is an
     // execution order.
     std::sort(groups_.begin(), groups_.end(),
@@ -235,6 +240,54 @@ class Grouper {
            w == std::vector<int64_t>{y[1], in[1], 1, 1};
   }
 
+  // A convolution of each channel by itself whose weights a kernel keeps in registers.
+  bool IsDepthwise(int n) const {
+    const Node& c = node(n);
+    if (kind(n) != FusionKind::kOutFusable || c.inputs.size() < 2) return false;
+    const std::vector<int64_t>&in = g_.type(c.inputs[0]).shape, &w = g_.type(c.inputs[1]).shape;
+    return in.size() == 4 && w.size() == 4 && g_.type(out(n)).shape.size() == 4 && in[0] == 1 &&
+           in[1] > 1 && w[0] == in[1] && w[1] == 1 && g_.type(out(n)).shape[1] == in[1] &&
+           g_.type(out(n)).shape[2] > 1 && g_.type(out(n)).shape[3] > 1 && w[2] * w[3] > 1 &&
+           w[2] * w[3] <= kMaxTaps;
+  }
+
+  bool IsImage(ValueId v) const {
+    graph::TensorType wanted = g_.type(v);
+    if (wanted.rank() != 4 || wanted.dtype != DType::kF32) return false;
+    wanted.layout = graph::ChannelsLast();
+    return graph::SameOrder(wanted, g_.type(v));
+  }
+
+  // A depthwise convolution, with what follows it, joins the pointwise one that alone reads it
+  // where its operand and its result leave the second-level cache: the result then stays near.
+  void JoinDepthwise() {
+    for (std::vector<int>& into : groups_) {
+      const auto anchor = std::find_if(into.begin(), into.end(), [&](int n) {
+        return IsAnchor(node(n)) && !node(n).inputs.empty() && IsPointwise(n, node(n).inputs[0]);
+      });
+      if (anchor == into.end()) continue;
+      const ValueId between = node(*anchor).inputs[0];
+      const int exit = producers_[between];
+      if (exit < 0 || node(exit).view || is_output_[between] || users_[between].size() != 1 ||
+          group_[exit] == group_[*anchor])
+        continue;
+      std::vector<int>& from = groups_[static_cast<size_t>(group_[exit])];
+      const auto depthwise = std::find_if(
+          from.begin(), from.end(), [&](int n) { return IsAnchor(node(n)) && IsDepthwise(n); });
+      if (depthwise == from.end() || from.size() + into.size() > kMaxGroupNodes) continue;
+      const ValueId x = node(*depthwise).inputs[0];
+      if (!IsImage(x) || !IsImage(between) || !IsImage(out(*anchor)) ||
+          !g_.constant(node(*depthwise).inputs[1]) || !g_.constant(node(*anchor).inputs[1]) ||
+          g_.type(x).bytes() + g_.type(between).bytes() < kFarBytes || !Fits(group_[*anchor], from))
+        continue;
+      for (int n : from) group_[n] = group_[*anchor];
+      into.insert(into.end(), from.begin(), from.end());
+      std::sort(into.begin(), into.end());
+      from.clear();
+    }
+    std::erase_if(groups_, [](const std::vector<int>& nodes) { return nodes.empty(); });
+  }
+
   const Graph& g_;
   const std::vector<std::vector<int>> users_;
   const std::vector<int> producers_;
@@ -276,9 +329,9 @@ std::vector<std::vector<int>> PartsOf(const Graph& g, const std::vector<int>& no
                                       const std::vector<std::vector<int>>& users) {
   const auto anchors =
       std::count_if(nodes.begin(), nodes.end(), [&](int n) { return IsAnchor(g.nodes[n]); });
-  if (nodes.size() < 2 || anchors != 1) return {};
+  if (nodes.size() < 2 || anchors < 1 || anchors > 2) return {};
   const int anchor =
-      *std::find_if(nodes.begin(), nodes.end(), [&](int n) { return IsAnchor(g.nodes[n]); });
+      *std::find_if(nodes.rbegin(), nodes.rend(), [&](int n) { return IsAnchor(g.nodes[n]); });
   // Backwards from the anchor; nodes are in execution order.
   std::set<ValueId> needed(g.nodes[anchor].inputs.begin(), g.nodes[anchor].inputs.end());
   std::vector<int> before, after;
@@ -290,8 +343,14 @@ std::vector<std::vector<int>> PartsOf(const Graph& g, const std::vector<int>& no
     (feeds ? before : after).push_back(n);
     if (feeds) needed.insert(g.nodes[n].inputs.begin(), g.nodes[n].inputs.end());
   }
+  std::vector<int> alone = {anchor};
+  // Of a pair, each as the group that it would be.
+  if (anchors == 2) {
+    after.push_back(anchor);
+    alone.clear();
+  }
   std::vector<std::vector<int>> parts;
-  for (std::vector<int> part : {std::move(before), std::vector<int>{anchor}, std::move(after)}) {
+  for (std::vector<int> part : {std::move(before), std::move(alone), std::move(after)}) {
     if (part.empty()) continue;
     std::sort(part.begin(), part.end());
     if (ResultsOf(g, part, users).size() != 1) return {};

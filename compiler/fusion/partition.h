@@ -1,8 +1,9 @@
 // Cuts a graph into fused groups, each an instance of a workload. An anchor (convolution, matmul,
 // pool, reduction) takes the elementwise and broadcast operators that follow it while its result
 // goes nowhere else; elementwise and injective operators fuse with each other and into the inputs
-// of epilogues and reductions; opaque ones stay alone. View nodes run nothing and belong to no
-// group. Every group has one result that others read. Pure functions of the graph.
+// of epilogues and reductions; opaque ones stay alone. A depthwise convolution of a large image
+// joins the pointwise one that alone reads it. View nodes run nothing and belong to no group. Every
+// group has one result that others read. Pure functions of the graph.
 #pragma once
 #include <set>
 #include <string>
@@ -46,8 +47,9 @@ struct Partition {
 StatusOr<Partition> PartitionGraph(const graph::Graph& g, const std::set<Fingerprint>& split = {});
 
 // The alternative to a fused group: the anchor alone, what comes before it, and what comes after
-// it. Tasks as often as the group runs them; empty for a group that is one node, has no anchor, or
-// whose parts would have more than one result each.
+// it; of two convolutions, each with what is computed with it. Tasks as often as the group runs
+// them; empty for a group that is one node, has no anchor, or whose parts would have more than one
+// result each.
 std::vector<Task> SplitOf(const graph::Graph& g, const Group& group);
 
 // Makes `other`, the partition of the same network for other input shapes, refer to the tasks of

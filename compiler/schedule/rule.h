@@ -78,6 +78,7 @@ const std::vector<const Rule*>& Rules();
 const Rule& RuleConv();      // convolution: 1x1 and direct
 const Rule& RuleWinograd();  // 3x3 windows that move by one element
 const Rule& RuleDepthwise();
+const Rule& RuleDepthwisePointwise();  // both, some lines at a time
 const Rule& RuleRows();  // stages along rows: softmax, normalisations, sums of contiguous elements
 const Rule& RulePool();
 const Rule& RuleMatmul();

@@ -241,6 +241,9 @@ Status ReduceWriter::MakeParallel(std::vector<std::string> loops, const std::str
   }
   outermost_ = outer;
   if (outer == serial) return OkStatus();  // partitioned: stays serial
+  // Within another kernel's loop, that one's iterations are what is shared out.
+  WHET_ASSIGN_OR_RETURN(BlockSite site, loop::FindBlock(s_.program(), anchor_));
+  if (site.loops[0]->for_kind == ForKind::kParallel) return OkStatus();
   return Do("parallel", {outer});
 }
 

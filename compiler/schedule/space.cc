@@ -175,6 +175,7 @@ const std::vector<const Rule*>& Rules() {
       &RuleConv(),
       &RuleWinograd(),
       &RuleDepthwise(),
+      &RuleDepthwisePointwise(),
       &RuleRows(),
       &RulePool(),
       &RuleMatmul(),

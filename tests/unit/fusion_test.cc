@@ -208,6 +208,30 @@ TEST(PartitionTest, AGateGoesIntoThePointwiseConvolutionThatReadsIt) {
               ElementsAre("Mul", "Conv+Add"));
 }
 
+// Images of two channels and `size` lines, and what a depthwise convolution makes of them.
+Graph DepthwiseChain(int size, const char* rest) {
+  return Parse(fmt::format(
+      "  input x: f32[1,2,{0},{0}]\n  const w: f32[2,2,1,1] = [1.0,2.0,3.0,4.0]\n  const k: "
+      "f32[2,1,1,2] = [1.0,2.0,3.0,4.0]\n  i: f32[1,2,{0},{0}]{2} = Identity(x)\n  d: "
+      "f32[1,2,{0},{0}]{2} = Conv(i, k) {{group=2, pads=[0,0,0,1]}}\n  e: f32[1,2,{0},{0}]{2} = "
+      "Relu(d)\n  c: f32[1,2,{0},{0}]{2} = Conv(e, w) {{}}\n{1}  output \"y\" = y\n",
+      size, rest, "<(a, b, c, d) -> (a, c, d, b)>"));
+}
+
+TEST(PartitionTest, ADepthwiseConvolutionOfALargeImageJoinsThePointwiseOneThatReadsIt) {
+  constexpr char kCopy[] = "  y: f32[1,2,400,400] = Identity(c)\n";
+  EXPECT_THAT(Groups(DepthwiseChain(400, kCopy)),
+              ElementsAre("Identity", "Conv+Relu+Conv", "Identity"));
+  // A small one stays near anyway, and what others read is written.
+  EXPECT_THAT(Groups(DepthwiseChain(300, "  y: f32[1,2,300,300] = Identity(c)\n")),
+              ElementsAre("Identity", "Conv+Relu", "Conv", "Identity"));
+  EXPECT_THAT(Groups(DepthwiseChain(400,
+                                    "  a: f32[1,2,400,400]<(a, b, c, d) -> (a, c, d, b)> "
+                                    "= Add(c, e)\n  y: f32[1,2,400,400] = "
+                                    "Identity(a)\n")),
+              ElementsAre("Identity", "Conv+Relu", "Conv+Add", "Identity"));
+}
+
 TEST(PartitionTest, NothingIsComputedInFrontOfAGate) {
   auto groups = [](const char* image) {
     return Groups(Parse(fmt::format(
@@ -480,7 +504,14 @@ TEST(PartitionTest, AFusedGroupCanBeTakenApartAroundItsAnchor) {
   EXPECT_EQ(PartitionGraph(g, {FingerprintOf("another")})->groups.size(), fused.groups.size());
 }
 
-TEST(PartitionTest, OnlyGroupsAroundOneAnchorHaveParts) {
+TEST(PartitionTest, TwoConvolutionsOfOneGroupComeApartBetweenThem) {
+  const Graph g = DepthwiseChain(400, "  y: f32[1,2,400,400] = Identity(c)\n");
+  const std::vector<Task> parts = SplitOf(g, Cut(g).groups[1]);
+  EXPECT_THAT(Names(parts), ElementsAre("Conv+Relu 1x2x400x400 -> 1x2x400x400",
+                                        "Conv 1x2x400x400 -> 1x2x400x400"));
+}
+
+TEST(PartitionTest, GroupsWithoutAnAnchorOrOfOneNodeHaveNoParts) {
   const Graph chain = Parse(
       "  input x: f32[4,4]\n  a: f32[4,4] = Exp(x)\n  y: f32[4,4] = Neg(a)\n  output \"y\" = y\n");
   EXPECT_TRUE(SplitOf(chain, Cut(chain).groups[0]).empty());

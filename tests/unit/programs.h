@@ -4,6 +4,58 @@
 
 namespace whet::testing_support {
 
+// A depthwise convolution of `c.ic` channels, as DepthwiseProgram has it, and a pointwise one of
+// its result; with a bias and an activation on the way, or without.
+inline loop::Program DepthwisePointwiseProgram(const ConvShape& c, bool between) {
+  using expr::Expr;
+  te::Builder b;
+  auto x = b.Input("x", DType::kF32, {1, c.ic, c.h, c.w}, false);
+  auto w = b.Input("w", DType::kF32, {c.ic, 1, c.k, c.k}, true);
+  auto bias = b.Input("b", DType::kF32, {c.ic}, true);
+  auto mix = b.Input("mix", DType::kF32, {c.oc, c.ic, 1, 1}, true);
+  const int64_t oh = (c.h + 2 * c.pad - c.k) / c.stride + 1,
+                ow = (c.w + 2 * c.pad - c.k) / c.stride + 1;
+  auto inside = [&](const Expr& i, int64_t n) {
+    return expr::And(expr::Le(expr::Int(c.pad), i), expr::Lt(i, expr::Int(n + c.pad)));
+  };
+  auto padded = b.Compute(
+      "pad", DType::kF32, {{"n", 1}, {"c", c.ic}, {"h", c.h + 2 * c.pad}, {"w", c.w + 2 * c.pad}},
+      [&](const std::vector<Expr>& i) {
+        return expr::Select(expr::And(inside(i[2], c.h), inside(i[3], c.w)),
+                            expr::Load(x, {i[0], i[1], i[2] - c.pad, i[3] - c.pad}),
+                            expr::Float(0));
+      });
+  auto made = b.Reduce(
+      "dwconv", DType::kF32, {{"n", 1}, {"c", c.ic}, {"oh", oh}, {"ow", ow}},
+      {{"kh", c.k}, {"kw", c.k}}, te::Reducer::kSum,
+      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+        return expr::Load(padded, {i[0], i[1], i[2] * c.stride + r[0], i[3] * c.stride + r[1]}) *
+               expr::Load(w, {i[1], expr::Int(0), r[0], r[1]});
+      });
+  if (between) {
+    made = b.Compute("act", DType::kF32, {{"n", 1}, {"c", c.ic}, {"oh", oh}, {"ow", ow}},
+                     [&](const std::vector<Expr>& i) {
+                       return expr::Max(expr::Load(made, i) + expr::Load(bias, {i[1]}),
+                                        expr::Float(0));
+                     });
+  }
+  auto sum = b.Reduce("conv", DType::kF32, {{"n", 1}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
+                      {{"ic", c.ic}, {"kh", 1}, {"kw", 1}}, te::Reducer::kSum,
+                      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+                        return expr::Load(made, {i[0], r[0], i[2] + r[1], i[3] + r[2]}) *
+                               expr::Load(mix, {i[1], r[0], r[1], r[2]});
+                      });
+  auto out =
+      b.Compute("out", DType::kF32, {{"n", 1}, {"oc", c.oc}, {"oh", oh}, {"ow", ow}},
+                [&](const std::vector<Expr>& i) { return expr::Load(sum, i) + expr::Float(1); });
+  const auto nhwc = expr::IndexMap::Permutation({0, 2, 3, 1});
+  const auto plain = expr::IndexMap::Identity(4);
+  auto p = loop::FromTe("dwpw", b.Finish({out}), {nhwc, plain, expr::IndexMap::Identity(1), plain},
+                        {nhwc});
+  WHET_CHECK(p.ok());
+  return *p;
+}
+
 inline loop::Program DepthwiseProgram(const ConvShape& c, bool relu) {
   using expr::Expr;
   te::Builder b;

@@ -35,6 +35,11 @@ std::vector<Case> Cases() {
           {"matmul", MatmulProgram(64, 24, 6, true)},
           {"depthwise", DepthwiseProgram({0, 24, 7, 9, 3, 1, 1}, true)},
           {"depthwise", DepthwiseProgram({0, 10, 8, 8, 3, 2, 1}, false)},
+          // Strides, tails of channels, lines of few pixels, taps without and with borders.
+          {"depthwise_pointwise", DepthwisePointwiseProgram({24, 20, 6, 9, 3, 1, 1}, true)},
+          {"depthwise_pointwise", DepthwisePointwiseProgram({5, 37, 9, 7, 3, 2, 1}, true)},
+          {"depthwise_pointwise", DepthwisePointwiseProgram({18, 3, 7, 11, 3, 1, 0}, false)},
+          {"depthwise_pointwise", DepthwisePointwiseProgram({16, 16, 4, 5, 2, 1, 0}, false)},
           {"pool", MaxPoolProgram({0, 28, 6, 8, 2, 2, 0})},
           {"matmul", MatmulProgram(7, 37, 12, true)},
           {"matmul", MatmulProgram(1, 16, 5, false)},
@@ -93,6 +98,45 @@ TEST(RulesTest, DefaultAndDrawnPointsKeepTheResult) {
       ASSERT_TRUE(Schedule::Replay(c.program, *again).ok());
     }
   }
+}
+
+// Strips of one line and of several, of images and channels of any small size, on both
+// instruction sets: what lies between has lines that end within vectors and tiles.
+TEST(RulesTest, ADepthwiseConvolutionFeedsAProductAtAnySize) {
+  Rng rng(7);
+  const auto avx2 = Target::Parse("cpu -arch=x86_64 -mattr=+avx,+avx2,+fma -l1d=32768 -l2=262144");
+  ASSERT_TRUE(avx2.ok()) << avx2.status();
+  std::set<int64_t> strips;
+  int64_t programs = 0;
+  for (const int64_t lines : {2, 3, 4, 5, 7, 8}) {
+    for (const int64_t width : {2, 3, 5, 11}) {
+      const int64_t stride = 1 + programs % 2, kernel = 2 + programs % 3 % 2, pad = kernel - 2;
+      const int64_t channels = std::vector<int64_t>{2, 3, 5, 8, 17, 24}[programs % 6];
+      const int64_t outputs = std::vector<int64_t>{1, 4, 16, 19, 33}[programs % 5];
+      const auto extent = [&](int64_t out) { return (out - 1) * stride + kernel - 2 * pad; };
+      ++programs;
+      SCOPED_TRACE(fmt::format("{} x {} x {} -> {}, {} taps, by {}", lines, width, channels,
+                               outputs, kernel, stride));
+      const Program p = testing_support::DepthwisePointwiseProgram(
+          {channels, outputs, extent(lines), extent(width), kernel, stride, pad}, programs % 4 < 2);
+      const Space space(p, programs % 3 == 0 ? *avx2 : Target::Host());
+      ASSERT_STREQ(space.variants()[0].rule->name, "depthwise_pointwise");
+      const std::vector<float> expected = testing_support::Interpreted(p, "out");
+      std::vector<Point> points = {space.Default()};
+      for (Point& x : testing_support::DrawnPoints(space, 0, 3, rng))
+        points.push_back(std::move(x));
+      for (const Point& x : points) {
+        auto s = space.Apply(x);
+        ASSERT_TRUE(s.ok()) << s.status();
+        ASSERT_EQ(testing_support::LoweredResult(s->program(), "out"), expected)
+            << s->trace().ToString();
+        for (const auto& [name, value] : s->trace().knobs) {
+          if (name == "second_mc") strips.insert(value / width);
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(strips.count(1) && strips.count(2) && strips.count(4));
 }
 
 // The program, and an input of the output's form added to its result.
