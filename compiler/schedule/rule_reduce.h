@@ -10,6 +10,9 @@
 namespace whet::schedule {
 
 inline constexpr int kSpareRegisters = 1;  // one for a broadcast
+// Parts of which a few threads get about equally many. More loops are not shared out than are
+// needed: each tile that is a part by itself finds its place by a division.
+inline constexpr double kEvenParts = 32;
 
 // 1 when `iter` is -1.
 int64_t Extent(const AnchorAnalysis& a, int iter);

@@ -255,10 +255,6 @@ struct Shared {
   bool by_columns = false;  // a thread reads all rows, but its own weights
 };
 
-// Parts of which a few threads get about equally many. More loops are not shared out than are
-// needed: each tile that is a part by itself finds its place by a division.
-constexpr double kParts = 32;
-
 Shared SharedOut(const RowsContext& c, const std::vector<int64_t>& v) {
   const int64_t tiles = CeilDiv(c.vec, v[kVectors] * v[kLanes]), row_tiles = c.rows / v[kRows];
   Shared s;
@@ -282,7 +278,7 @@ Shared SharedOut(const RowsContext& c, const std::vector<int64_t>& v) {
   // Rows without borders, in tiles that are all whole, and nothing else to do between the loops.
   const bool rows = c.plain_rows && c.a.weight && row_tiles * v[kRows] == c.rows;
   if (v[kOrder] == kRowsThenColumns) {
-    if (s.parts < kParts && rows) {
+    if (s.parts < kEvenParts && rows) {
       s.rows = true;
       s.parts *= static_cast<double>(row_tiles);
       if (row_tiles == 1) shares_columns();
@@ -290,12 +286,12 @@ Shared SharedOut(const RowsContext& c, const std::vector<int64_t>& v) {
     s.by_columns = s.columns && c.others == 1;
     return s;
   }
-  if (s.parts >= kParts) return s;
+  if (s.parts >= kEvenParts) return s;
   s.by_columns = c.others == 1 && tiles > 1;
   shares_columns();
   constexpr int64_t kChunk = 4;  // tiles, at least
   const double tile_parts = s.parts;
-  for (int64_t d = 2; rows && s.parts < kParts && d <= row_tiles / kChunk; ++d) {
+  for (int64_t d = 2; rows && s.parts < kEvenParts && d <= row_tiles / kChunk; ++d) {
     if (row_tiles % d != 0) continue;
     s.row_chunks = d;
     s.parts = tile_parts * static_cast<double>(d);

@@ -148,8 +148,7 @@ double LineTiles(const WindowContext& c, const std::vector<int64_t>& v) {
 
 // Too few lines to give threads equal parts: tiles of their channels are shared out too.
 bool SharesChannels(const WindowContext& c, const std::vector<int64_t>& v) {
-  constexpr double kParts = 32;
-  return v[kOrder] == 0 && LineTiles(c, v) < kParts;
+  return v[kOrder] == 0 && LineTiles(c, v) < kEvenParts;
 }
 
 // What moves between the caches. Lines of the input are read again for the next line of the output;
