@@ -36,6 +36,7 @@ struct WindowContext : TiledContext {
   int line_iter = -1;  // the spatial axis next to the row axis along which the window moves
   int64_t line_stride = 1;
   double input_bytes = 0, weight_bytes = 0, output_bytes = 0;
+  bool gathers = false;  // a vector of the input lies far apart
   int64_t Lines() const { return Extent(a, line_iter); }
 };
 const WindowContext& Of(const RuleContext& c) { return static_cast<const WindowContext&>(c); }
@@ -61,6 +62,40 @@ void FindLines(WindowContext& c) {
       if (spatial >= 0 && reduced) c.line_iter = spatial, c.line_stride = stride;
     }
   }
+}
+
+// How far apart in the program's operands neighbours of `lane` are that a block reads, at most; by
+// way of blocks that only move elements (padding, views).
+int64_t FarthestStep(const loop::Program& p, const loop::BlockNode& b, const expr::Var& lane) {
+  int64_t farthest = 0;
+  for (const auto* load : loop::Loads(b.value)) {
+    if (load->buffer->constant) continue;
+    std::vector<int64_t> steps;  // by dimension
+    for (const auto& index : load->args) steps.push_back(expr::ToLinear(index).CoefficientOf(lane));
+    int64_t step = 0, size = 1;
+    for (size_t d = steps.size(); d-- > 0; size *= load->buffer->shape[d]) step += steps[d] * size;
+    for (const BlockSite& before : loop::AllBlocks(p)) {
+      if (before.block->out != load->buffer) continue;
+      step = 0;
+      for (const loop::Iter& it : before.block->iters) {
+        for (size_t d = 0; d < steps.size(); ++d) {
+          if (steps[d] != 0 && before.block->out_indices[d] == it.var)
+            step = std::max(step, steps[d] * FarthestStep(p, *before.block, it.var));
+        }
+      }
+    }
+    farthest = std::max(farthest, std::abs(step));
+  }
+  return farthest;
+}
+
+// Where the result is to lie in another order than the input: rows of pixels out of channels. What
+// only the stride of a window pulls apart is not meant.
+bool Gathers(const loop::Program& p, const AnchorAnalysis& a) {
+  constexpr int64_t kFar = 4;
+  if (a.vector_iter < 0) return false;
+  const loop::Iter& lane = a.anchor->iters[static_cast<size_t>(a.vector_iter)];
+  return lane.extent > 1 && FarthestStep(p, *a.anchor, lane.var) > kFar;
 }
 
 int64_t Taps(const WindowContext& c, const std::vector<int64_t>& v) {
@@ -228,17 +263,25 @@ Estimate EstimateWindow(const RuleContext& context, const std::vector<int64_t>& 
   const bool compares = reducer == loop::Reducer::kMax || reducer == loop::Reducer::kMin;
   const double operations = compares ? 2 : 1;
   e.fma_cycles = vectors_out * (k * operations + 2) / 2;
-  double loads = 0;  // of a tile
+  double loads = 0, weights = 0;  // of a tile
   const double span = (rows - 1) * static_cast<double>(a.row_stride) + kw;
   const double taps = static_cast<double>(Taps(c, v));
   if (v[kWalk] == kByPixels) {
     const double in_lines = (lines - 1) * static_cast<double>(c.line_stride) + k / kw;
-    loads = (span * in_lines + (a.weight ? k : 0)) * vectors;
+    loads = span * in_lines * vectors;
+    weights = k * vectors;
   } else if (v[kUnrollWindow] > 0) {
-    loads = (std::min(span, rows * kw) + (a.weight ? kw : 0)) * vectors * k / kw;
+    loads = std::min(span, rows * kw) * vectors * k / kw;
+    weights = vectors * k;
   } else {
-    loads = (rows + (a.weight ? 1 : 0)) * vectors * k;
+    loads = rows * vectors * k;
+    weights = vectors * k;
   }
+  // Lane by lane, each a load and what puts it into the vector.
+  constexpr double kGathered = 1.5;
+  const double each = c.gathers ? kGathered * static_cast<double>(v[kLanes]) : 1;
+  loads *= each;
+  if (a.weight) loads += weights;
   e.load_cycles = tiles * (loads + acc) / 2;
   // Sums wait for themselves; those of the pixels that fit the reordering window go on meanwhile.
   constexpr double kLatency = 4, kWindow = 400, kFrontEnd = 4000;
@@ -458,6 +501,7 @@ std::unique_ptr<RuleContext> MatchWindow(const loop::Program& p, const Target& t
   if (!a.ok() || Classify(*a) != kClass) return nullptr;
   auto c = std::make_unique<WindowContext>(std::move(program), t, std::move(*a));
   FindLines(*c);
+  c->gathers = Gathers(c->program, c->a);
   for (const loop::Param& param : c->program.params) {
     const auto bytes =
         static_cast<double>(param.buffer->num_elements() * SizeOf(param.buffer->dtype));
