@@ -28,6 +28,7 @@ constexpr const char* kUntuned = "--untuned";  // why no record was looked up
 PlanInfo Describe(const Plan& plan) {
   PlanInfo info;
   info.layouts = plan.layouts;
+  info.costs = plan.costs;
   info.split = static_cast<int64_t>(plan.split.size());
   info.source = plan.source;
   info.reason = plan.why;
@@ -46,6 +47,11 @@ std::string Metadata(const std::vector<PreparedModel>& sets, const std::vector<T
   if (!options.extra_outputs.empty()) j["extra_outputs"] = options.extra_outputs;
   for (const PreparedModel& m : sets) {
     nlohmann::json plan = {{"layouts", m.plan.layouts}, {"source", m.plan.source}};
+    for (const graph::StoredLayout& s : m.plan.stored) {
+      nlohmann::json value = {s.value, s.stored.AsPermutation()};
+      if (s.copy) value.push_back(s.copy->AsPermutation());
+      plan["stored"].push_back(std::move(value));
+    }
     for (const Fingerprint& f : m.plan.split) plan["split"].push_back(f.Hex());
     j["plans"].push_back(std::move(plan));
   }

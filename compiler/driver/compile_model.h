@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/graph/passes.h"
 #include "compiler/support/fingerprint.h"
 #include "compiler/support/status.h"
 
@@ -39,9 +40,10 @@ struct ModelOptions {
   bool graph_text = false;  // InspectModel gives the graph's text
   // Files that the caller is going to write: a model whose weights lie in one of them is refused.
   std::vector<std::string> writes;
-  // How the network is cut, instead of what the log's plan table says: a name of driver/plan.h, and
-  // the fused workloads that are taken apart.
+  // How the network is cut, instead of what the log's plan table says: a name of driver/plan.h,
+  // layouts in place of those that are selected, and the fused workloads that are taken apart.
   std::string layouts;
+  std::vector<graph::StoredLayout> stored;
   std::set<Fingerprint> split;
 };
 
@@ -68,9 +70,18 @@ struct CompileOptions : ModelOptions {
   int64_t object_cache_bytes = 0;
 };
 
+// Where values meet that lie differently: the tasks of one run that other layouts would replace
+// and those that would replace them, with their times by records and estimates.
+struct LayoutCosts {
+  int64_t tasks = 0, other_tasks = 0;  // 0: nothing to choose from
+  double ns = 0, other_ns = 0;
+  bool taken = false;
+};
+
 // How the network is cut, and why; see driver/plan.h.
 struct PlanInfo {
   std::string layouts;
+  LayoutCosts costs;
   int64_t split = 0;   // distinct fused workloads that are computed in parts
   std::string source;  // "measured", "given" or "default"
   std::string reason;  // for "default"

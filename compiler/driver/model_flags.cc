@@ -91,9 +91,11 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
 
 void ModelFlags::DeclareLayouts(Flags& flags) {
   flags
-      .Add("--layouts", &options.layouts,
-           "layouts of images: 'selected' by least estimated cost, or one for all where operators "
-           "can; default: what the log's measurements say, else 'selected'")
+      .Add(
+          "--layouts", &options.layouts,
+          "layouts of images: 'selected' by bytes and operations, or one for all where operators "
+          "can; default: what the log's measurements say, else 'selected', but by the tasks' times "
+          "where layouts meet")
       .OneOf({std::begin(kLayoutNames), std::end(kLayoutNames)});
 }
 
@@ -119,11 +121,25 @@ nlohmann::ordered_json PlanJson(const PlanInfo& p) {
   nlohmann::ordered_json json = {{"layouts", p.layouts}, {"split", p.split}, {"source", p.source}};
   if (!p.reason.empty()) json["reason"] = p.reason;
   if (p.ratio > 0) json["ratio"] = p.ratio;
+  if (p.costs.tasks > 0) {
+    json["layout_costs"] = {{"tasks", p.costs.tasks},
+                            {"ms", p.costs.ns * 1e-6},
+                            {"other_tasks", p.costs.other_tasks},
+                            {"other_ms", p.costs.other_ns * 1e-6},
+                            {"taken", p.costs.taken}};
+  }
   return json;
 }
 
 std::string PlanText(const PlanInfo& p) {
   std::string text = fmt::format("layouts {}", p.layouts);
+  if (p.costs.tasks > 0) {
+    const LayoutCosts& c = p.costs;
+    const std::string roofline = fmt::format("{} tasks of {:.4g} ms", c.tasks, 1e-6 * c.ns),
+                      other = fmt::format("{} of {:.4g} ms", c.other_tasks, 1e-6 * c.other_ns);
+    text += fmt::format(", where they meet {} rather than {}", c.taken ? other : roofline,
+                        c.taken ? roofline : other);
+  }
   if (p.split > 0) text += fmt::format(", {} fused workloads taken apart", p.split);
   if (p.source == "measured" && p.ratio > 0)
     text += fmt::format(" ({:.2f} x the default's time by the log)", p.ratio);

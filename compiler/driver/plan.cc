@@ -123,6 +123,7 @@ std::vector<db::PlanRow::Part> PartsOf(const fusion::Partition& partition) {
 }
 
 StatusOr<Alternatives> ListAlternatives(const ModelOptions& options, bool all_ways) {
+  WHET_ASSIGN_OR_RETURN(const Target target, Target::Parse(options.target));
   Alternatives all;
   std::map<Fingerprint, TaskInfo> tasks;
   std::vector<Fingerprint> order;         // of first use
@@ -151,11 +152,11 @@ StatusOr<Alternatives> ListAlternatives(const ModelOptions& options, bool all_wa
     std::set<Fingerprint> here;
     std::vector<std::vector<db::PlanRow::Part>> known;
     for (const char* layouts : kLayoutNames) {
-      graph::Graph g = imported;
       Plan plan;
       plan.layouts = layouts;
-      WHET_RETURN_IF_ERROR(ApplyLayouts(g, plan, ""));
-      WHET_ASSIGN_OR_RETURN(const fusion::Partition p, fusion::PartitionGraph(g));
+      WHET_ASSIGN_OR_RETURN(const CutModel cut, Cut(imported, target, options, nullptr, plan));
+      const graph::Graph& g = cut.graph;
+      const fusion::Partition& p = cut.partition;
       std::vector<db::PlanRow::Part> parts = PartsOf(p);
       if (parts.empty() || std::find(known.begin(), known.end(), parts) != known.end()) continue;
       add_tasks(p.tasks);

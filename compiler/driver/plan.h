@@ -25,6 +25,8 @@ inline constexpr const char* kFused = "fused";
 
 struct Plan {
   std::string layouts = kLayoutNames[0];
+  std::vector<graph::StoredLayout> stored;  // instead of those that are selected; empty: none
+  LayoutCosts costs;                        // of these
   std::set<Fingerprint> split;
   // What the network then consists of, by the log; empty: not known.
   std::vector<db::PlanRow::Part> parts;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "compiler/driver/task_layouts.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/graph/passes.h"
 #include "compiler/graph/structure.h"
@@ -35,21 +36,56 @@ StatusOr<graph::Graph> ImportModel(const ModelOptions& options) {
   return frontend::ImportFile(options.model, import);
 }
 
-Status ApplyLayouts(graph::Graph& g, const Plan& plan, const std::string& dump_after) {
+StatusOr<CutModel> Cut(const graph::Graph& imported, const Target& target,
+                       const ModelOptions& options, Records* records, Plan& plan) {
+  const std::string& dump_after = options.dump_after;
   graph::PassOptions passes;
   WHET_ASSIGN_OR_RETURN(passes.layout_cost, LayoutCostOf(plan.layouts));
-  if (!dump_after.empty()) {
+  std::vector<std::string> before, after;  // layouts are assigned
+  for (const graph::Pass& p : graph::Passes())
+    (p.name == "assign-layouts" || !after.empty() ? after : before).emplace_back(p.name);
+  bool dumped = dump_after.empty();
+  const auto dump = [&](std::string_view pass, const graph::Graph& now) {
+    if (pass != dump_after) return;
+    dumped = true;
+    fmt::print(stderr, "# after graph pass {}\n{}", pass, graph::ToString(now));
+  };
+  if (!dumped) {
     WHET_RETURN_IF_ERROR(graph::CheckPassNames({&dump_after, 1}));
-    passes.dump = [&](std::string_view pass, const graph::Graph& now) {
-      if (pass == dump_after)
-        fmt::print(stderr, "# after graph pass {}\n{}", pass, graph::ToString(now));
-    };
+    passes.dump = dump;
   }
-  WHET_ASSIGN_OR_RETURN(const std::vector<graph::PassResult> results, graph::RunPasses(g, passes));
-  bool changed = dump_after.empty();
-  for (const graph::PassResult& r : results) changed |= r.name == dump_after && r.changed;
-  if (!changed) fmt::print(stderr, "# graph pass {} changed nothing\n", dump_after);
-  return OkStatus();
+  graph::Graph start = imported;
+  WHET_RETURN_IF_ERROR(graph::RunPasses(start, before, passes).status());
+  auto cut = [&](const std::vector<graph::StoredLayout>& stored, bool last) -> StatusOr<CutModel> {
+    CutModel m{start, {}};
+    graph::PassOptions own = passes;
+    if (!last) own.dump = nullptr;
+    if (!stored.empty()) own.stored = &stored;
+    WHET_RETURN_IF_ERROR(graph::RunPasses(m.graph, after, own).status());
+    WHET_ASSIGN_OR_RETURN(
+        m.partition, fusion::PartitionGraph(m.graph, last ? plan.split : std::set<Fingerprint>()));
+    return m;
+  };
+  if (plan.layouts == kLayoutNames[0] && plan.source != "given") {
+    // A plan that was measured is of layouts that were listed before there were records.
+    if (plan.source == "measured") records = nullptr;
+    WHET_ASSIGN_OR_RETURN(CutModel first, cut({}, /*last=*/false));
+    auto times = [&] {
+      return TaskTimes::Of(target, options.threads, records, first.partition.tasks);
+    };
+    auto other = [&](const std::vector<graph::StoredLayout>& s) -> StatusOr<fusion::Partition> {
+      WHET_ASSIGN_OR_RETURN(CutModel m, cut(s, /*last=*/false));
+      return std::move(m.partition);
+    };
+    WHET_ASSIGN_OR_RETURN(TaskLayouts chosen,
+                          LayoutsByTasks(start, first.graph, first.partition, times, other));
+    plan.stored = std::move(chosen.stored);
+    plan.costs = chosen.costs;
+    if (plan.stored.empty() && plan.split.empty() && dumped) return first;
+  }
+  WHET_ASSIGN_OR_RETURN(CutModel m, cut(plan.stored, /*last=*/true));
+  if (!dumped) fmt::print(stderr, "# graph pass {} changed nothing\n", dump_after);
+  return m;
 }
 
 StatusOr<std::unique_ptr<Records>> OpenRecords(const ModelOptions& options) {
@@ -69,15 +105,16 @@ StatusOr<PreparedModel> PrepareModel(const ModelOptions& options, Records* recor
     m.plan.source = "given";
     m.plan.why.clear();
     if (!options.layouts.empty()) m.plan.layouts = options.layouts;
+    m.plan.stored = options.stored;
     m.plan.split = options.split;
   } else if (records != nullptr) {
     WHET_ASSIGN_OR_RETURN(m.plan, ChoosePlan(graph::StructureOf(imported), *records,
                                              m.target.FeatureSet(), options.threads));
   }
   while (true) {
-    m.graph = imported;
-    WHET_RETURN_IF_ERROR(ApplyLayouts(m.graph, m.plan, options.dump_after));
-    WHET_ASSIGN_OR_RETURN(m.partition, fusion::PartitionGraph(m.graph, m.plan.split));
+    WHET_ASSIGN_OR_RETURN(CutModel cut, Cut(imported, m.target, options, records, m.plan));
+    m.graph = std::move(cut.graph);
+    m.partition = std::move(cut.partition);
     if (IsAsPlanned(m)) return m;
     m.plan = {};
     m.plan.why = "the network is cut in another way than when its alternatives were measured";

@@ -23,8 +23,16 @@ struct PreparedModel {
 
 // As imported: no pass has run.
 StatusOr<graph::Graph> ImportModel(const ModelOptions& options);
-// The graph passes, with the layouts of the plan; `dump_after` as in ModelOptions.
-Status ApplyLayouts(graph::Graph& g, const Plan& plan, const std::string& dump_after);
+
+// After the graph passes, cut into tasks.
+struct CutModel {
+  graph::Graph graph;
+  fusion::Partition partition;
+};
+// By the plan; where it says that layouts are selected, and not that a user or an artifact wants
+// that, those that the tasks' times prefer are taken and noted in it. `records` may be null.
+StatusOr<CutModel> Cut(const graph::Graph& imported, const Target& target,
+                       const ModelOptions& options, Records* records, Plan& plan);
 
 // Where the options say that records are looked up; null: nowhere.
 StatusOr<std::unique_ptr<Records>> OpenRecords(const ModelOptions& options);

@@ -153,6 +153,34 @@ Status TakeMetadata(const Model& model, VerifyOptions* options) {
   return OkStatus();
 }
 
+// [value, order, order of its copy], the last one where there is one.
+StatusOr<graph::StoredLayout> ParseStored(const nlohmann::json& j) {
+  auto layout = [&](size_t at) -> std::optional<expr::IndexMap> {
+    std::vector<int> order;
+    for (const auto& d : j[at]) {
+      if (!d.is_number_integer()) return std::nullopt;
+      order.push_back(d.get<int>());
+    }
+    for (size_t d = 0; d < order.size(); ++d) {
+      if (std::count(order.begin(), order.end(), static_cast<int>(d)) != 1) return std::nullopt;
+    }
+    return expr::IndexMap::Permutation(order);
+  };
+  graph::StoredLayout s;
+  bool good = j.is_array() && (j.size() == 2 || j.size() == 3) && j[0].is_number_integer();
+  for (size_t i = 1; good && i < j.size(); ++i) {
+    const std::optional<expr::IndexMap> order = layout(i);
+    good = order.has_value();
+    if (!good) break;
+    if (i == 1) s.stored = *order;
+    if (i == 2) s.copy = order;
+  }
+  if (!good)
+    return InvalidArgument("the artifact's metadata has a layout that is none: {}", j.dump());
+  s.value = j[0].get<graph::ValueId>();
+  return s;
+}
+
 // How set number `set` of the artifact was cut; nothing for one that does not say so.
 Status TakePlan(const Model& model, size_t set, VerifyOptions* options) {
   const auto j = nlohmann::json::parse(model.desc().metadata, nullptr, false);
@@ -162,6 +190,12 @@ Status TakePlan(const Model& model, size_t set, VerifyOptions* options) {
   const auto& plan = j["plans"][set];
   if (plan.contains("layouts") && plan["layouts"].is_string())
     options->layouts = plan["layouts"].get<std::string>();
+  if (plan.contains("stored") && plan["stored"].is_array()) {
+    for (const auto& v : plan["stored"]) {
+      WHET_ASSIGN_OR_RETURN(graph::StoredLayout s, ParseStored(v));
+      options->stored.push_back(std::move(s));
+    }
+  }
   if (!plan.contains("split") || !plan["split"].is_array()) return OkStatus();
   for (const auto& f : plan["split"]) {
     if (!f.is_string()) continue;

@@ -495,6 +495,10 @@ StatusOr<Partition> PartitionGraph(const Graph& g, const std::set<Fingerprint>& 
   return p;
 }
 
+Workload WorkloadOf(const Graph& g, const std::vector<int>& nodes) {
+  return Canonicalize(g, nodes, ResultsOf(g, nodes, g.Users())).workload;
+}
+
 std::vector<Task> SplitOf(const Graph& g, const Group& group) {
   const std::vector<std::vector<int>> users = g.Users();
   std::vector<Task> parts;

@@ -46,6 +46,9 @@ struct Partition {
 // Instances of the workloads in `split` are computed in parts: see SplitOf.
 StatusOr<Partition> PartitionGraph(const graph::Graph& g, const std::set<Fingerprint>& split = {});
 
+// What a group of nodes computes, by the layouts that its operands and results have in the graph.
+Workload WorkloadOf(const graph::Graph& g, const std::vector<int>& nodes);
+
 // The alternative to a fused group: the anchor alone, what comes before it, and what comes after
 // it; of two convolutions, each with what is computed with it. Tasks as often as the group runs
 // them; empty for a group that is one node, has no anchor, or whose parts would have more than one

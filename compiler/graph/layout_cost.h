@@ -1,7 +1,8 @@
 // What a choice of physical layouts costs, as the layout selection asks it. The estimate that comes
-// with it is a roofline of bytes and floating-point operations; measured costs can take its place.
-// Times are nanoseconds of one inference, of one thread, and only differences between layouts
-// matter. Implementations are immutable.
+// with it is a roofline of bytes and floating-point operations; times of tasks take its place where
+// they decide something (compiler/driver/task_layouts.h). Operators come with their position in the
+// graph. Times are nanoseconds of one inference, of one thread, and only differences between
+// layouts matter. Implementations are immutable.
 #pragma once
 #include "compiler/graph/op.h"
 
@@ -18,6 +19,8 @@ class LayoutCost {
                       const TensorType& out) const = 0;
   // A kernel that copies a tensor of the type of `from` into the layout of `to`.
   virtual double Copy(const TensorType& from, const TensorType& to) const = 0;
+  // A transpose or reshape that is no view with operand and result as they are in `v`.
+  virtual double Move(const OpView& v) const { return Copy(*v.in[0], *v.out[0]); }
 };
 
 const LayoutCost& RooflineLayoutCost();

@@ -69,6 +69,7 @@ struct OpView {
   const Attrs* attrs = nullptr;
   std::vector<const TensorType*> in;
   std::vector<const TensorType*> out;  // empty while types are being inferred
+  int node = -1;                       // its position, where it is known to be a node of a graph
 };
 
 // A tensor of the reference evaluation, in row-major logical order. `err` bounds, per element and

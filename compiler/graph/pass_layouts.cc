@@ -83,7 +83,7 @@ class Selection {
   Selection(Graph& g, const LayoutCost& cost)
       : g_(g), cost_(cost), users_(g.Users()), states_(g.values.size()) {}
 
-  bool Run(double* total) {
+  void Select(double* total) {
     for (ValueId v : g_.inputs) AddValue(v, {IndexMap::Identity(g_.type(v).rank())});
     for (const Node& n : g_.nodes) {
       for (size_t o = 0; o < n.outputs.size(); ++o) AddValue(n.outputs[o], Candidates(n));
@@ -95,9 +95,68 @@ class Selection {
     for (size_t v = 0; v < states_.size(); ++v) {
       if (states_[v].empty()) continue;
       states_[v] = {states_[v][static_cast<size_t>(chosen[static_cast<size_t>(variable_.at(v))])]};
-      g_.values[v].type.layout = states_[v][0].stored;
     }
-    return Write();
+  }
+
+  // Instead of selecting.
+  Status Take(std::span<const StoredLayout> stored) {
+    for (size_t v = 0; v < states_.size(); ++v) {
+      if (!g_.values[v].constant)
+        states_[v] = {{IndexMap::Identity(g_.type(static_cast<ValueId>(v)).rank()), std::nullopt}};
+    }
+    for (const StoredLayout& s : stored) {
+      auto fits = [&](const IndexMap& layout) {
+        return static_cast<int>(layout.AsPermutation().size()) == g_.type(s.value).rank();
+      };
+      if (s.value < 0 || static_cast<size_t>(s.value) >= states_.size() || g_.constant(s.value) ||
+          !fits(s.stored) || (s.copy && !fits(*s.copy)))
+        return InvalidArgument("layouts of value {} are given, and the graph has no such value",
+                               s.value);
+      states_[static_cast<size_t>(s.value)] = {{s.stored, s.copy}};
+    }
+    return OkStatus();
+  }
+
+  std::vector<StoredLayout> Selected() const {
+    std::vector<StoredLayout> list;
+    for (size_t v = 0; v < states_.size(); ++v) {
+      if (states_[v].empty()) continue;
+      const State& s = states_[v][0];
+      if (!s.stored.IsIdentity() || s.copy)
+        list.push_back({static_cast<ValueId>(v), s.stored, s.copy});
+    }
+    return list;
+  }
+
+  // Stores values as was chosen and inserts the copies; every reader takes what is cheaper for it.
+  bool Write() {
+    for (size_t v = 0; v < states_.size(); ++v) {
+      if (!states_[v].empty()) g_.values[v].type.layout = states_[v][0].stored;
+    }
+    bool changed = false;
+    std::vector<Node> nodes;
+    for (Node& n : g_.nodes) {
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        const ValueId x = n.inputs[i];
+        if (x == kNoValue || g_.constant(x)) continue;
+        bool use_copy = false;
+        BestRead(n, i, StatesOf(x)[0], g_.type(n.outputs[0]).layout, &use_copy);
+        if (!use_copy) continue;
+        n.inputs[i] = CopyOf(x, n.label, nodes);
+        changed = true;
+      }
+      for (ValueId o : n.outputs) changed |= !g_.type(o).layout.IsIdentity();
+      nodes.push_back(std::move(n));
+    }
+    for (GraphOutput& o : g_.outputs) {
+      if (g_.type(o.value).IsRowMajor()) continue;
+      if (!StatesOf(o.value)[0].copy || !StatesOf(o.value)[0].copy->IsIdentity())
+        states_[static_cast<size_t>(o.value)][0].copy = IndexMap::Identity(g_.type(o.value).rank());
+      o.value = CopyOf(o.value, o.name, nodes);
+      changed = true;
+    }
+    g_.nodes = std::move(nodes);
+    return changed;
   }
 
  private:
@@ -212,11 +271,17 @@ class Selection {
   double ReadCost(const Node& n, size_t input, const IndexMap& in, const IndexMap& out) const {
     const TensorType from = WithLayout(g_.type(n.inputs[input]), in),
                      to = WithLayout(g_.type(n.outputs[0]), out);
-    OpView v = g_.View(n);
+    OpView v = View(n);
     if (n.op->view == ViewRole::kNone) return cost_.Read(v, static_cast<int>(input), from, to);
     v.in[0] = &from;
     v.out[0] = &to;
-    return IsPhysicalView(v) ? 0 : cost_.Copy(from, to);
+    return IsPhysicalView(v) ? 0 : cost_.Move(v);
+  }
+
+  OpView View(const Node& n) const {
+    OpView v = g_.View(n);
+    v.node = static_cast<int>(&n - g_.nodes.data());
+    return v;
   }
 
   // The same with the better of the stored value and its copy; `use_copy` says which.
@@ -233,7 +298,7 @@ class Selection {
     const int out = variable_.at(static_cast<size_t>(y));
     const std::vector<State>& outs = StatesOf(y);
     if (n.op->view == ViewRole::kNone) {
-      const OpView v = g_.View(n);
+      const OpView v = View(n);
       std::vector<double> costs;
       for (const State& s : outs)
         costs.push_back(cost_.Compute(v, WithLayout(g_.type(y), s.stored)));
@@ -266,34 +331,6 @@ class Selection {
     problem_.AddCost(variable_.at(static_cast<size_t>(v)), std::move(costs));
   }
 
-  // Inserts the copies; every reader takes what is cheaper for it.
-  bool Write() {
-    bool changed = false;
-    std::vector<Node> nodes;
-    for (Node& n : g_.nodes) {
-      for (size_t i = 0; i < n.inputs.size(); ++i) {
-        const ValueId x = n.inputs[i];
-        if (x == kNoValue || g_.constant(x)) continue;
-        bool use_copy = false;
-        BestRead(n, i, StatesOf(x)[0], g_.type(n.outputs[0]).layout, &use_copy);
-        if (!use_copy) continue;
-        n.inputs[i] = CopyOf(x, n.label, nodes);
-        changed = true;
-      }
-      for (ValueId o : n.outputs) changed |= !g_.type(o).layout.IsIdentity();
-      nodes.push_back(std::move(n));
-    }
-    for (GraphOutput& o : g_.outputs) {
-      if (g_.type(o.value).IsRowMajor()) continue;
-      if (!StatesOf(o.value)[0].copy || !StatesOf(o.value)[0].copy->IsIdentity())
-        states_[static_cast<size_t>(o.value)][0].copy = IndexMap::Identity(g_.type(o.value).rank());
-      o.value = CopyOf(o.value, o.name, nodes);
-      changed = true;
-    }
-    g_.nodes = std::move(nodes);
-    return changed;
-  }
-
   ValueId CopyOf(ValueId x, const std::string& label, std::vector<Node>& nodes) {
     const IndexMap layout = *StatesOf(x)[0].copy;
     for (ValueId made : copies_[x]) {
@@ -322,7 +359,23 @@ StatusOr<bool> AssignLayouts(Graph& g) { return SelectLayouts(g, RooflineLayoutC
 
 StatusOr<bool> SelectLayouts(Graph& g, const LayoutCost& cost, double* total) {
   double ignored = 0;
-  return Selection(g, cost).Run(total ? total : &ignored);
+  Selection s(g, cost);
+  s.Select(total ? total : &ignored);
+  return s.Write();
+}
+
+std::vector<StoredLayout> ChooseLayouts(const Graph& g, const LayoutCost& cost) {
+  Graph copy = g;
+  double ignored = 0;
+  Selection s(copy, cost);
+  s.Select(&ignored);
+  return s.Selected();
+}
+
+StatusOr<bool> TakeLayouts(Graph& g, const LayoutCost& cost, std::span<const StoredLayout> stored) {
+  Selection s(g, cost);
+  WHET_RETURN_IF_ERROR(s.Take(stored));
+  return s.Write();
 }
 
 StatusOr<bool> MarkViews(Graph& g) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler/graph/layout_cost.h"
+
 namespace whet::graph {
 namespace {
 
@@ -58,9 +60,10 @@ StatusOr<PassResult> RunOne(Graph& g, const Pass& pass, const PassOptions& optio
       options.disabled.end())
     return r;
   const int64_t start = options.now_ns ? options.now_ns() : 0;
-  auto changed = pass.run == AssignLayouts && options.layout_cost
-                     ? SelectLayouts(g, *options.layout_cost)
-                     : pass.run(g);
+  const LayoutCost& cost = options.layout_cost ? *options.layout_cost : RooflineLayoutCost();
+  auto changed = pass.run != AssignLayouts ? pass.run(g)
+                 : options.stored          ? TakeLayouts(g, cost, *options.stored)
+                                           : SelectLayouts(g, cost);
   if (!changed.ok()) return Annotate(changed.status(), fmt::format("graph pass {}", pass.name));
   r.changed = *changed;
   if (options.now_ns) r.nanoseconds = options.now_ns() - start;

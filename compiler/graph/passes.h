@@ -3,6 +3,7 @@
 // and can switch one off.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,13 @@
 namespace whet::graph {
 
 class LayoutCost;
+
+// How a value is stored, and the layout of the one copy that may be made of it.
+struct StoredLayout {
+  ValueId value = kNoValue;
+  expr::IndexMap stored;
+  std::optional<expr::IndexMap> copy;
+};
 
 // Returns whether it changed the graph.
 using PassFn = StatusOr<bool> (*)(Graph&);
@@ -41,6 +49,8 @@ struct PassOptions {
   std::function<int64_t()> now_ns;  // monotonic; null: no timing
   // By which assign-layouts selects; null: RooflineLayoutCost.
   const LayoutCost* layout_cost = nullptr;
+  // Null, or what assign-layouts is to take instead of selecting.
+  const std::vector<StoredLayout>* stored = nullptr;
 };
 
 StatusOr<std::vector<PassResult>> RunPasses(Graph& g, const PassOptions& options = {});
@@ -66,6 +76,11 @@ StatusOr<bool> FoldZeroPoints(Graph& g);
 StatusOr<bool> AssignLayouts(Graph& g);
 // The same with other costs; `total`, if wanted: what the selection costs by them.
 StatusOr<bool> SelectLayouts(Graph& g, const LayoutCost& cost, double* total = nullptr);
+// What it would select: the values that are not row-major or have a copy, in order.
+std::vector<StoredLayout> ChooseLayouts(const Graph& g, const LayoutCost& cost);
+// Takes these layouts; values that are not named are row-major and have no copy. By `cost` a reader
+// takes a value or its copy. InvalidArgument when a value or a layout is none of the graph's.
+StatusOr<bool> TakeLayouts(Graph& g, const LayoutCost& cost, std::span<const StoredLayout> stored);
 StatusOr<bool> MarkViews(Graph& g);
 StatusOr<bool> SeparateOutputs(Graph& g);
 

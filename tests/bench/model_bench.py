@@ -122,7 +122,7 @@ def compare_layouts(name, model, flags, args, scratch):
     timers, copies = {}, {}
     for layouts in LAYOUTS:
         artifact = os.path.join(scratch, f"{name}-{layouts}.so")
-        chosen = [*flags, "--layouts", layouts]
+        chosen = [*flags, *(["--layouts", layouts] if layouts != "selected" else [])]
         seconds, out = run([f"{args.build}/bin/whet", "compile", model, *chosen, "-o", artifact, "--untuned", "--object-cache", "off"])
         if seconds is None:
             return {"name": name, "error": out}

@@ -325,6 +325,31 @@ TEST(PassTest, NoUniformLayoutIsCheaperThanTheSelectedOne) {
   }
 }
 
+TEST(PassTest, LayoutsThatWereChosenCanBeGiven) {
+  const Graph g = Parse(Dense(5, 8));
+  for (int seed = 0; seed < 5; ++seed) {
+    const DrawnCost cost(seed);
+    Graph selected = g, given = g;
+    const std::vector<StoredLayout> chosen = ChooseLayouts(g, cost);
+    EXPECT_FALSE(chosen.empty());
+    ASSERT_TRUE(SelectLayouts(selected, cost).ok());
+    ASSERT_TRUE(TakeLayouts(given, cost, chosen).ok());
+    EXPECT_TRUE(Verify(given).ok());
+    EXPECT_EQ(ToString(given), ToString(selected)) << seed;
+  }
+  const expr::IndexMap layout = ChannelsLast();
+  const ValueId image = g.inputs[0], weights = 1, none = static_cast<ValueId>(g.values.size());
+  ASSERT_TRUE(g.constant(weights));
+  for (const StoredLayout& wrong :
+       {StoredLayout{none, layout, {}}, StoredLayout{kNoValue, layout, {}},
+        StoredLayout{weights, layout, {}}, StoredLayout{image, expr::IndexMap::Identity(3), {}},
+        StoredLayout{image, layout, expr::IndexMap::Permutation({1, 0})}}) {
+    Graph given = g;
+    EXPECT_THAT(TakeLayouts(given, RooflineLayoutCost(), {&wrong, 1}).status().message(),
+                HasSubstr(fmt::format("layouts of value {} are given", wrong.value)));
+  }
+}
+
 TEST(PassTest, AUniformLayoutIsThatOfEveryImageBetweenInputsAndOutputs) {
   constexpr char kText[] =
       "graph \"g\"\n  input x: f32[1,8,16,16]\n  a: f32[1,8,16,16] = Relu(x)\n  c: f32[1,8,8,8] = "
