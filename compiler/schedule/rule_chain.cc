@@ -5,11 +5,10 @@
 //
 // Measured against two kernels: 0.70 to 0.82 of their time at 112x112x32, 0.71 at 56x56x144, 0.93
 // at 112x112x96 with stride 2, 0.83 to 0.97 at 128x128x24; MobileNetV2 0.97, an SSD on it 0.97,
-// BlazeFace 256 0.96. From 28x28 on, where
-// what lies between stays in the second-level cache anyway, lines gained 0 to 3 % in a kernel
-// written by hand. Blocks of 64 channels, with the product's sums in memory, gained 2 to 18 % there
-// and less than lines before; 14 pixels of 16 channels at a time lost wherever the product has more
-// columns than a tile.
+// BlazeFace 256 0.96. From 28x28 on, where what lies between stays in the second-level cache
+// anyway, lines gained 0 to 3 % in a kernel written by hand. Blocks of 64 channels, with the
+// product's sums in memory, gained 2 to 18 % there and less than lines before; 14 pixels of 16
+// channels at a time lost wherever the product has more columns than a tile.
 #include <algorithm>
 #include <set>
 
