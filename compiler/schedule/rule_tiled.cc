@@ -9,7 +9,7 @@
 // of the output at a time.
 //
 // Measured beside oneDNN 2.6 on AVX-512, untuned: products of 512 to 2048 at 0.92 to 0.97 of the
-// rate of multiply-adds and within 0.01 of its best, 1x1 convolutions 0.99 to 1.28 times as fast. A
+// rate of multiply-adds and about as fast as its best, 1x1 convolutions 0.94 to 1.28 times. A
 // single row reads its weights at the speed of memory: 2 to 16 streams of weights instead of one,
 // asking 2 to 16 KiB ahead, and pages of 2 MiB gained nothing for 1x4096x4096.
 #include <algorithm>
@@ -330,7 +330,7 @@ Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) 
   const int64_t acc = v[kRows] * v[kVectors];
   // What unrolled bodies are seen to need without spills: with 32 registers one more where LLVM
   // loads three vectors of weights ahead; with 16, where it does not, all of them, of a single row
-  // only the sums. 4 x 24 took 0.98 of the time of 6 x 16 there. Where a multiply-add can not read
+  // only the sums. 4 x 24 is as fast as 6 x 16 there. Where a multiply-add can not read
   // a broadcast itself, more of these.
   const int64_t registers = c.target.VectorRegisters();
   const bool few = registers == 16 && !c.a.input_uses_vector && StepsOf(c) == 1;
@@ -360,7 +360,7 @@ Rejection CheckTiled(const RuleContext& context, const std::vector<int64_t>& v) 
 
 // Bytes of a cache that pieces of `used` bytes fill, one in each of `rows` that are `pitch` bytes
 // apart: where the pitch is a multiple of many lines, they all lie in the same sets. 2048x2048x2048
-// in blocks of 512 rows and 128 of the reduction took 1.17 times as long as in blocks of 256.
+// in blocks of 512 rows took 1.1 times as long as in blocks of 256.
 double Spread(double rows, double used, int64_t pitch) {
   constexpr int64_t kPage = 4096;  // what lies beyond is spread by where the pages are
   return rows * std::max(used, static_cast<double>(std::gcd(pitch, kPage)));
