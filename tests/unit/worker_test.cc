@@ -72,10 +72,21 @@ TEST(Ladder, DroppedCandidatesAreCheap) {
 
 TEST(Ladder, ALongRunIsASampleAtOnce) {
   Kernel hopeless{40e6}, fair{5e6};
-  EXPECT_EQ(RunLadder(Plan(10e6), hopeless.timer()).samples_ns.size(), 1u);
-  EXPECT_EQ(hopeless.runs, 2);  // one of them to warm up
+  EXPECT_EQ(RunLadder(Plan(10e6), hopeless.timer()).samples_ns.size(), 2u);
+  EXPECT_EQ(hopeless.runs, 3);  // one of them to warm up
   const LadderResult r = RunLadder(Plan(0), fair.timer());
   EXPECT_EQ(fair.runs, 1 + static_cast<int64_t>(r.samples_ns.size()));
+}
+
+TEST(Ladder, ARunThatWasHeldUpIsNotTheRecord) {
+  for (const int64_t stalled : {2, 3}) {  // after the one to warm up
+    Kernel k{1.5e6};
+    const auto time = k.timer();
+    const LadderResult r = RunLadder(
+        Plan(0), [&](int64_t n) { return time(n) + (k.runs == stalled ? 60'000'000 : 0); });
+    EXPECT_GE(r.samples_ns.size(), 3u);
+    EXPECT_NEAR(Median(r.samples_ns) / k.ns, 1, 0.01) << stalled;
+  }
 }
 
 TEST(Ladder, EverySuccessHasThreeMillisecondsWhateverItsSpeed) {

@@ -7,8 +7,10 @@ namespace whet::worker {
 namespace {
 
 constexpr int64_t kMaxRunsPerSample = 1 << 20;
-constexpr int64_t kLongEnoughForOneRun =
-    30'000'000;  // a run this long needs no second and third for rung 1
+// Two runs that take this long together and agree need no third for rung 1. A single one may have
+// been stopped in the middle: 63 ms were once the record of a kernel of 1.5.
+constexpr int64_t kLongEnoughForTwoRuns = 30'000'000;
+constexpr double kAgree = 1.25;
 
 int64_t RunsFor(double ns_per_run, int64_t block_ns) {
   return std::clamp<int64_t>(
@@ -52,11 +54,15 @@ LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
     r.samples_ns.push_back(once);
     total_ns = static_cast<int64_t>(once);
   }
-  // Adds samples until so much has been measured. At least three runs, unless one alone is long.
+  auto agree = [&] {
+    const auto [least, most] = std::minmax_element(r.samples_ns.begin(), r.samples_ns.end());
+    return r.samples_ns.size() > 1 && *most <= kAgree * *least;
+  };
+  // Adds samples until so much has been measured. At least three runs, or two long ones that agree.
   auto sample_until = [&](int64_t ns) {
     while (r.samples_ns.size() < kMaxTimingSamples) {
       const auto runs = static_cast<int64_t>(r.samples_ns.size()) * r.runs_per_sample;
-      if (total_ns >= ns && (runs >= 3 || total_ns >= kLongEnoughForOneRun)) return;
+      if (total_ns >= ns && (runs >= 3 || (total_ns >= kLongEnoughForTwoRuns && agree()))) return;
       const int64_t sample = std::max<int64_t>(time(r.runs_per_sample), 1);
       total_ns += sample;
       r.samples_ns.push_back(static_cast<double>(sample) / static_cast<double>(r.runs_per_sample));
