@@ -33,17 +33,20 @@ struct RunOptions {
   std::string json, target, ort, models, scratch;
   uint64_t seed = 1;
   bool check_only = false;
+  cpu_set_t processors{};  // of this process before it was pinned: networks may use two
 };
 
-// Stays on the first processors that it may use, one for each thread.
-void Pin(int threads) {
+// Stays on the first processors that it may use, one for each thread. Those that it might use.
+cpu_set_t Pin(int threads) {
   cpu_set_t may, use;
-  if (sched_getaffinity(0, sizeof may, &may) != 0) return;
+  CPU_ZERO(&may);
+  if (sched_getaffinity(0, sizeof may, &may) != 0) return may;
   CPU_ZERO(&use);
   for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&use) < threads; ++i) {
     if (CPU_ISSET(i, &may)) CPU_SET(i, &use);
   }
   sched_setaffinity(0, sizeof use, &use);
+  return may;
 }
 
 std::string Processor() {
@@ -309,6 +312,7 @@ class Run {
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
+      if (CPU_COUNT(&o_.processors) > 0) sched_setaffinity(0, sizeof o_.processors, &o_.processors);
       execv(argv[0], argv.data());
       _exit(127);
     }
@@ -427,7 +431,7 @@ Status DoRun(RunOptions o) {
     WHET_ASSIGN_OR_RETURN(restored, RestoredLog::Open(o.own.db));
     o.own.db = restored->path();
   }
-  Pin(o.own.threads);
+  o.processors = Pin(o.own.threads);
   unsetenv("WHET_BENCH_SETTINGS");
   return Run(std::move(o)).Go();
 }
