@@ -1,10 +1,10 @@
 // How long a candidate is timed: the racing ladder. Cheap rungs drop what cannot win, the expensive
 // ones are for what may.
 //   rung 0  one run; slower than 3 x the incumbent: no further than rung 1's minimum
-//   rung 1  3 runs (2 long ones that agree) and plan.min_measured_ns; minimum above 1.5 x the
-//   incumbent: stop rung 2  plan.rung2_ns; median (1 - 2 sigma) above 1.15 x: stop rung 3
-//   plan.rung3_ns; median (1 - 2 sigma) above 1.03 x: no pairs rung 4  pairs with the baseline in a
-//   final
+//   rung 1  3 runs, or 2 long ones that agree, and plan.min_measured_ns; minimum above 1.5 x: stop
+//   rung 2  plan.rung2_ns; median (1 - 2 sigma) above 1.15 x: stop
+//   rung 3  plan.rung3_ns; median (1 - 2 sigma) above 1.03 x: no pairs
+//   rung 4  pairs with the baseline in a final
 // Pure but for the timers passed in: tests race synthetic kernels. Runs in the candidate's process.
 #pragma once
 #include <cstdint>
