@@ -36,6 +36,8 @@ struct ChainContext : RuleContext {
   std::unique_ptr<RuleContext> first, second;
   std::vector<Knob> knobs;  // those of both
   size_t first_knobs = 0;
+  // Positions of these knobs.
+  size_t first_lines = 0, second_rows = 0, second_mc = 0;
   int64_t width = 1;  // of a line, in pixels
   double bytes = 0, between_bytes = 0;
 };
@@ -111,11 +113,11 @@ Program PartOf(const Program& p, const Cut& cut, bool first) {
   return part;
 }
 
-Knob* KnobOf(ChainContext& c, const std::string& name) {
-  for (Knob& k : c.knobs) {
-    if (k.name == name) return &k;
-  }
-  return nullptr;
+// One past the last where there is none.
+size_t PositionOf(const ChainContext& c, const std::string& name) {
+  const auto it =
+      std::find_if(c.knobs.begin(), c.knobs.end(), [&](const Knob& k) { return k.name == name; });
+  return static_cast<size_t>(it - c.knobs.begin());
 }
 
 // The knobs of both; what makes no sense of a pair has one value.
@@ -135,17 +137,20 @@ bool MakeKnobs(ChainContext& c, int64_t lines) {
                                                                  {"second_kc", {0}},
                                                                  {"second_nc_tiles", {0}},
                                                                  {"second_pack_rows", {0}}}) {
-    Knob* k = KnobOf(c, name);
-    if (!k) return false;
-    k->values = values;
+    const size_t at = PositionOf(c, name);
+    if (at == c.knobs.size()) return false;
+    c.knobs[at].values = values;
   }
-  Knob* rows = KnobOf(c, "second_mc");
-  if (!rows) return false;
-  rows->values.clear();
+  c.first_lines = PositionOf(c, "first_lines");
+  c.second_rows = PositionOf(c, "second_rows");
+  c.second_mc = PositionOf(c, "second_mc");
+  if (std::max({c.first_lines, c.second_rows, c.second_mc}) == c.knobs.size()) return false;
+  std::vector<int64_t>& strips = c.knobs[c.second_mc].values;
+  strips.clear();
   for (int64_t n = 1; n <= kMostLines && n < lines; ++n) {
-    if (lines % n == 0) rows->values.push_back(n * c.width);
+    if (lines % n == 0) strips.push_back(n * c.width);
   }
-  return !rows->values.empty();
+  return !strips.empty();
 }
 
 std::unique_ptr<RuleContext> Match(const Program& p, const Target& t) {
@@ -189,20 +194,12 @@ Values Of(const ChainContext& c, const std::vector<int64_t>& v) {
 
 std::vector<Knob> Knobs(const RuleContext& context) { return Of(context).knobs; }
 
-int64_t ValueOf(const ChainContext& c, const std::vector<int64_t>& v, const std::string& name) {
-  for (size_t i = 0; i < v.size(); ++i) {
-    if (c.knobs[i].name == name) return v[i];
-  }
-  return 1;
-}
-
 Rejection Check(const RuleContext& context, const std::vector<int64_t>& v) {
   const ChainContext& c = Of(context);
   if (v.size() != c.knobs.size()) return Rejection::kBadValue;
   const Values values = Of(c, v);
   // A strip is whole tiles of lines.
-  if (ValueOf(c, v, "second_mc") / c.width % ValueOf(c, v, "first_lines") != 0)
-    return Rejection::kTile;
+  if (v[c.second_mc] / c.width % v[c.first_lines] != 0) return Rejection::kTile;
   const Rejection first = RuleDepthwise().check(*c.first, values.first);
   return first != Rejection::kNone ? first : c.second_rule->check(*c.second, values.second);
 }
@@ -212,15 +209,10 @@ std::vector<int64_t> Default(const RuleContext& context) {
   std::vector<int64_t> v = RuleDepthwise().default_values(*c.first);
   const std::vector<int64_t> second = c.second_rule->default_values(*c.second);
   v.insert(v.end(), second.begin(), second.end());
-  const auto at = [&](const std::string& name) -> int64_t& {
-    size_t i = 0;
-    while (c.knobs[i].name != name) ++i;
-    return v[i];
-  };
-  at("second_mc") = c.width;
-  at("first_lines") = 1;
+  v[c.second_mc] = c.width;
+  v[c.first_lines] = 1;
   // Rows of a tile divide a line, and there are two of them at least.
-  for (int64_t& rows = at("second_rows"); rows > 1 && (c.width % rows != 0 || rows * 2 > c.width);)
+  for (int64_t& rows = v[c.second_rows]; rows > 1 && (c.width % rows != 0 || rows * 2 > c.width);)
     --rows;
   return v;
 }
@@ -232,7 +224,7 @@ Estimate EstimateChain(const RuleContext& context, const std::vector<int64_t>& v
   const Estimate a = RuleDepthwise().estimate(*c.first, values.first);
   Estimate e = c.second_rule->estimate(*c.second, values.second);
   const double strips =
-      static_cast<double>(Tiled(*c.second).rows) / static_cast<double>(ValueOf(c, v, "second_mc"));
+      static_cast<double>(Tiled(*c.second).rows) / static_cast<double>(v[c.second_mc]);
   const auto core = [](const Estimate& x) {
     return std::max({x.fma_cycles, x.load_cycles, x.latency_cycles});
   };

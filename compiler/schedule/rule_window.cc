@@ -74,8 +74,7 @@ int64_t FarthestStep(const loop::Program& p, const loop::BlockNode& b, const exp
     for (const auto& index : load->args) steps.push_back(expr::ToLinear(index).CoefficientOf(lane));
     int64_t step = 0, size = 1;
     for (size_t d = steps.size(); d-- > 0; size *= load->buffer->shape[d]) step += steps[d] * size;
-    for (const BlockSite& before : loop::AllBlocks(p)) {
-      if (before.block->out != load->buffer) continue;
+    for (const BlockSite& before : Writers(p, load->buffer)) {
       step = 0;
       for (const loop::Iter& it : before.block->iters) {
         for (size_t d = 0; d < steps.size(); ++d) {

@@ -162,15 +162,19 @@ TEST(TuningLogTest, ATerminalJobStaysAsItIs) {
   EXPECT_EQ(stored->created_ms, 1000);
 }
 
+void AddTrial(TuningLog& log, int64_t number, int trace, double ratio, int rung, bool contended) {
+  TrialRow row = SampleTrial(log.generation(), number, ratio);
+  row.trace = fmt::format("whet-trace 1\nsplit i {}\n", trace);
+  row.rung = rung;
+  row.contended = contended;
+  ASSERT_TRUE(log.AppendWait(row).ok());
+}
+
 TEST(BestTest, TheBestIsTheMedianOfTheMostCarefulMeasurements) {
   TempFolder dir;
   auto log = OpenSampleLog(dir / "tuning.db");
   const auto add = [&](int64_t number, int trace, double ratio, int rung, bool contended) {
-    TrialRow row = SampleTrial(log->generation(), number, ratio);
-    row.trace = fmt::format("whet-trace 1\nsplit i {}\n", trace);
-    row.rung = rung;
-    row.contended = contended;
-    ASSERT_TRUE(log->AppendWait(row).ok());
+    AddTrial(*log, number, trace, ratio, rung, contended);
   };
   add(1, 1, 0.30, 1, false);  // lucky at an early rung
   add(2, 1, 0.70, 4, false);
@@ -191,11 +195,7 @@ TEST(BestTest, LuckBesideOtherWorkDoesNotWinOnceFinalsWereHeld) {
   TempFolder dir;
   auto log = OpenSampleLog(dir / "tuning.db");
   const auto add = [&](int64_t number, int trace, double ratio, int rung, bool contended) {
-    TrialRow row = SampleTrial(log->generation(), number, ratio);
-    row.trace = fmt::format("whet-trace 1\nsplit i {}\n", trace);
-    row.rung = rung;
-    row.contended = contended;
-    ASSERT_TRUE(log->AppendWait(row).ok());
+    AddTrial(*log, number, trace, ratio, rung, contended);
   };
   add(1, 1, 0.97, 3, true);
   EXPECT_TRUE(OpenReader(dir / "tuning.db")->FindBest(SampleQuery())->record.has_value());

@@ -18,14 +18,15 @@ int64_t RunsFor(double ns_per_run, int64_t block_ns) {
       kMaxRunsPerSample);
 }
 
-// Time of one run, measured with enough runs to see it. `alone`: a single run was.
-double Calibrate(const TimeRuns& time, bool* alone = nullptr) {
+struct Calibration {
+  double ns;     // of one run
+  int64_t runs;  // as few as it takes to see them
+};
+Calibration Calibrate(const TimeRuns& time) {
   for (int64_t n = 1;; n *= 4) {
     const int64_t ns = std::max<int64_t>(time(n), 1);
-    if (ns >= kSampleNs / 2 || n >= kMaxRunsPerSample) {
-      if (alone != nullptr) *alone = n == 1;
-      return static_cast<double>(ns) / static_cast<double>(n);
-    }
+    if (ns >= kSampleNs / 2 || n >= kMaxRunsPerSample)
+      return {static_cast<double>(ns) / static_cast<double>(n), n};
   }
 }
 
@@ -46,13 +47,12 @@ LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
   const double incumbent = plan.final() ? 0 : plan.incumbent_ns();
   const double noise = 1 - 2 * std::clamp(plan.sigma(), 0.0, 0.2);
   time(1);  // warm-up: pages, caches, branch predictors
-  bool alone = false;
-  const double once = Calibrate(time, &alone);
-  r.runs_per_sample = RunsFor(once, kSampleNs);
+  const Calibration seen = Calibrate(time);
+  r.runs_per_sample = RunsFor(seen.ns, kSampleNs);
   int64_t total_ns = 0;
-  if (alone && r.runs_per_sample == 1) {  // that was a sample
-    r.samples_ns.push_back(once);
-    total_ns = static_cast<int64_t>(once);
+  if (seen.runs == 1 && r.runs_per_sample == 1) {  // that was a sample
+    r.samples_ns.push_back(seen.ns);
+    total_ns = static_cast<int64_t>(seen.ns);
   }
   auto agree = [&] {
     const auto [least, most] = std::minmax_element(r.samples_ns.begin(), r.samples_ns.end());
@@ -87,9 +87,9 @@ PairsResult RunPairs(const v1::MeasurePlan& plan, const TimeRuns& candidate,
                      const TimeRuns& baseline) {
   PairsResult r;
   candidate(1);
-  r.candidate_runs = RunsFor(Calibrate(candidate), kPairBlockNs);
+  r.candidate_runs = RunsFor(Calibrate(candidate).ns, kPairBlockNs);
   baseline(1);
-  r.baseline_runs = RunsFor(Calibrate(baseline), kPairBlockNs);
+  r.baseline_runs = RunsFor(Calibrate(baseline).ns, kPairBlockNs);
   // Each block begins with one run that is not timed: the other kernel has just evicted this one's
   // data.
   auto block = [](const TimeRuns& time, int64_t runs) {
