@@ -15,6 +15,7 @@
 #include "compiler/driver/timing.h"
 #include "compiler/driver/verbs.h"
 #include "compiler/support/emulated.h"
+#include "deploy/runtime/weight_turns.h"
 
 namespace whet::driver {
 namespace {
@@ -57,7 +58,7 @@ class BenchVerb : public Verb {
         "--serve-blocks", &serve_,
         "for comparisons: read lines `run N` from standard input, answer each with the "
         "milliseconds of one of N runs; `tasks N`: of a run's tasks one by one, each repeated on "
-        "warm caches; takes no device lock");
+        "weights that take turns, as a worker times it; takes no device lock");
     flags.Json(&json_);
     flags.Example("whet bench face.so --threads 1");
     flags.Example("whet bench face.so --input picture.npy --profile --time 5s");
@@ -159,14 +160,20 @@ class BenchVerb : public Verb {
         sum, 100.0, 100 * sum / t.median_ms, t.median_ms);
   }
 
+  using Turns = std::vector<std::unique_ptr<WeightTurns>>;  // by step
+
   // Of one run: its steps in their order, each by itself, the first of its repetitions untimed.
-  static double TasksMs(Instance& instance) {
+  static double TasksMs(Instance& instance, Turns& turns) {
     constexpr int kTimed = 3;
     double ms = 0;
     for (uint32_t step = 0; step < instance.model().desc().n_steps; ++step) {
-      instance.ExecuteStep(step);
+      auto run = [&] {
+        turns[step]->Next();
+        instance.ExecuteStep(step);
+      };
+      run();
       const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < kTimed; ++i) instance.ExecuteStep(step);
+      for (int i = 0; i < kTimed; ++i) run();
       ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
                 .count() /
             kTimed;
@@ -178,6 +185,7 @@ class BenchVerb : public Verb {
     instance.Bind(buffers.inputs(), buffers.outputs());
     instance.Execute();
     std::cout << "ready" << std::endl;
+    Turns turns;
     std::string word;
     int64_t n = 0;
     while (std::cin >> word) {
@@ -185,7 +193,13 @@ class BenchVerb : public Verb {
         return InvalidArgument("expected a line `run N` or `tasks N` with N >= 1, got '{}'", word);
       double ms = 0;
       if (word == "tasks") {
-        for (int64_t i = 0; i < n; ++i) ms += TasksMs(instance);
+        for (uint32_t s = static_cast<uint32_t>(turns.size()); s < instance.model().desc().n_steps;
+             ++s) {
+          turns.push_back(std::make_unique<WeightTurns>(
+              &instance, s, s + 1, WeightTurns::WeightBytes(instance.model().desc())));
+          if (!turns[s]->error().empty()) return ResourceExhausted("{}", turns[s]->error());
+        }
+        for (int64_t i = 0; i < n; ++i) ms += TasksMs(instance, turns);
       } else {
         const auto begin = std::chrono::steady_clock::now();
         for (int64_t i = 0; i < n; ++i) instance.Execute();

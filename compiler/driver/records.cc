@@ -36,7 +36,7 @@ class LogRecords : public Records {
     std::vector<TaskRecord> records;
     for (const std::string& text : workloads) {
       db::BestQuery query;
-      query.key = {FingerprintOf(text), feature_set, threads, db::CacheMode::kWarm};
+      query.key = {FingerprintOf(text), feature_set, threads, db::CacheMode::kTurns};
       query.codegen_version = kCodegenVersion;
       WHET_ASSIGN_OR_RETURN(query.initial_program, InitialProgram(text));
       WHET_ASSIGN_OR_RETURN(const db::Best best, log_->FindBest(query));

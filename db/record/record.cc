@@ -10,7 +10,7 @@ constexpr std::array<std::string_view, kFailureKinds> kFailureNames = {
     "ok",          "build_error",  "build_timeout",  "run_crash",
     "run_timeout", "wrong_output", "invalid_timing", "rejected",
     "poisoned",    "device_lost",  "infrastructure", "unknown"};
-constexpr std::array<std::string_view, 2> kCacheModeNames = {"warm", "cold"};
+constexpr std::array<std::string_view, 3> kCacheModeNames = {"warm", "cold", "turns"};
 constexpr std::array<std::string_view, 2> kTrialStatusNames = {"counted", "late"};
 constexpr std::array<std::string_view, 2> kOriginNames = {"measured", "imported"};
 constexpr std::array<std::string_view, 2> kExecClassNames = {"native", "emulated"};

@@ -41,7 +41,10 @@ std::string_view FailureName(FailureKind kind);
 FailureKind FailureFromName(std::string_view name);  // kUnknown for a name that this release lacks
 bool IsRetried(FailureKind kind);
 
-enum class CacheMode { kWarm, kCold };
+// What a kernel found in the caches when it was timed. kTurns: inputs and outputs as the run before
+// left them, weights from beyond the second-level cache, as a network finds them; kWarm: all as the
+// run before left it.
+enum class CacheMode { kWarm, kCold, kTurns };
 std::string_view CacheModeName(CacheMode mode);
 
 // kCounted rows are evidence; kLate rows came under a lease, attempt or log generation that no
@@ -73,7 +76,7 @@ struct RecordKey {
   Fingerprint workload;  // of the workload's canonical text
   std::string target;    // canonical target text: the feature set, not a board
   int threads = 1;
-  CacheMode cache_mode = CacheMode::kWarm;
+  CacheMode cache_mode = CacheMode::kTurns;
   friend bool operator==(const RecordKey&, const RecordKey&) = default;
   Fingerprint Task() const;  // one fingerprint of all four: what search calls a task
 };

@@ -158,6 +158,9 @@ class Instance {
   // One step by itself, on what the steps before it left. For timing; inputs and outputs that are
   // not aligned are those of the last run.
   void ExecuteStep(uint32_t step);
+  // Where an argument of a step lies. For timing on other copies of weights (weight_turns.h).
+  void* argument(uint32_t step, uint32_t arg) const { return ArgsOf(step)[arg]; }
+  void set_argument(uint32_t step, uint32_t arg, void* p) { ArgsOf(step)[arg] = p; }
 
  private:
   struct Call {  // one phase
@@ -174,6 +177,10 @@ class Instance {
     uint64_t bytes;
   };
 
+  const std::vector<void*>& ArgsOf(uint32_t step) const {
+    return args_[model_->desc().n_prepack_steps + step];
+  }
+  std::vector<void*>& ArgsOf(uint32_t step) { return args_[model_->desc().n_prepack_steps + step]; }
   char* Allocate(uint64_t bytes, Memory* owner);
   void Prepare();
   void PlaceTensors(char* packed);

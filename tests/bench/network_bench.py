@@ -4,7 +4,7 @@
 usage: network_bench.py networks|scaling --ort FOLDER --json FILE [--build FOLDER] [--models FOLDER] [--db LOG] [--rounds N] [NAME...]
 
 networks: one thread. With --db ours is compiled from that tuning log, and stands beside the same network untuned; without it,
-ours is the untuned one. A contender "tasks" is the sum of its tasks, each timed by itself on warm caches. scaling: ResNet-50
+ours is the untuned one. A contender "tasks" is the sum of its tasks, each timed by itself on weights that take turns. scaling: ResNet-50
 and BERT on one and on two threads, ours compiled for each, all four in turn.
 Models are those of model_bench.py: generated, or trained and unpacked by tests/models/fetch. What is not there is left out by name.
 """

@@ -82,7 +82,7 @@ class Kernels : public OwnKernels {
   // As a compilation looks it up.
   StatusOr<OwnKernel> FromLog(const schedule::Space& space, const std::string& text) const {
     db::BestQuery query;
-    query.key = {FingerprintOf(text), o_.target.FeatureSet(), o_.threads, db::CacheMode::kWarm};
+    query.key = {FingerprintOf(text), o_.target.FeatureSet(), o_.threads, db::CacheMode::kTurns};
     query.codegen_version = kCodegenVersion;
     query.initial_program = space.digest();
     WHET_ASSIGN_OR_RETURN(const db::Best best, log_->FindBest(query));

@@ -8,7 +8,7 @@
 // --verify: where outputs differ by more than that, `whet verify` with these flags and the same input has to find ours where the
 // reference in double precision is, and 99 of 100 elements have to agree: a network that picks peaks picks others where rounding
 // decides, and onnxruntime does so against itself with other optimisations. --tasks: one more contender, "tasks", the sum of the
-// first artifact's tasks, each timed by itself on warm caches.
+// first artifact's tasks, each timed by itself on weights that take turns.
 //
 // --ort-input gives an input that the artifact does not have any more: what `--bind` made a constant. With several numbers
 // of threads every contender runs with each, named "NAME on N" beyond the first; --core then lists a core for each thread;

@@ -147,7 +147,7 @@ TEST_F(BuildsTest, EachHasTheRecordsOfItsInstructionSet) {
       const auto opened = task::OpenWorkload(t.workload);
       schedule::Space space(opened->program, v3);
       db::TrialRow row = db::SampleTrial((*log)->generation(), ++number);
-      row.key = {FingerprintOf(t.workload), v3.FeatureSet(), 1, db::CacheMode::kWarm};
+      row.key = {FingerprintOf(t.workload), v3.FeatureSet(), 1, db::CacheMode::kTurns};
       row.initial_program = schedule::DigestOf(opened->program);
       row.codegen_version = kCodegenVersion;
       row.trace = space.Apply(space.Default())->trace().ToString();

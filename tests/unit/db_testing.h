@@ -57,7 +57,7 @@ inline DeviceRow SampleDevice(const std::string& id = "board-1") {
 inline JobRow SampleJob() { return {"job-1", JobState::kRunning, "{}", "", 1000, 1000}; }
 
 inline RecordKey SampleKey() {
-  return {FingerprintOf(kWorkloadText), "cpu -mattr=+avx2", 2, CacheMode::kWarm};
+  return {FingerprintOf(kWorkloadText), "cpu -mattr=+avx2", 2, CacheMode::kTurns};
 }
 
 inline BestQuery SampleQuery() { return {SampleKey(), 7, FingerprintOf("program"), std::nullopt}; }

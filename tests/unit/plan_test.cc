@@ -56,7 +56,7 @@ class PlanTest : public testing::Test {
       ASSERT_TRUE((*log)->AppendWait(db::WorkloadRow{t.workload, t.op_summary}).ok());
       if (ns(t) == 0) continue;
       db::TrialRow row = db::SampleTrial((*log)->generation(), ++number);
-      row.key = {FingerprintOf(t.workload), Target::Host().FeatureSet(), 1, db::CacheMode::kWarm};
+      row.key = {FingerprintOf(t.workload), Target::Host().FeatureSet(), 1, db::CacheMode::kTurns};
       row.initial_program = schedule::DigestOf(task::OpenWorkload(t.workload)->program);
       row.codegen_version = kCodegenVersion;
       row.is_default = true;

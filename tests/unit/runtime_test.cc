@@ -9,9 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 
 #include "deploy/runtime/model.h"
 #include "deploy/runtime/npy.h"
+#include "deploy/runtime/weight_turns.h"
 #include "deploy/runtime/whet_runtime.h"
 
 namespace whet {
@@ -411,6 +413,52 @@ TEST(BuildsTest, DamagedOnesAreRefused) {
               HasSubstr("build 1: it has builds of its own"));
   EXPECT_THAT(LoadError(Artifact("bad_build_shapes")),
               HasSubstr("build 1: its inputs, outputs and sets of shapes are not those"));
+}
+
+TEST(WeightTurnsTest, RunsOnEachCopyInTurn) {
+  std::string error;
+  const auto model = Model::Load(Artifact("prepack"), &error);
+  ASSERT_TRUE(model) << error;
+  Instance instance(model, 1);
+  const int32_t x[4] alignas(64) = {1, 10, 100, 1000};
+  int32_t y[3] alignas(64) = {};
+  instance.Bind({x}, {y});
+  void* const own = instance.argument(0, 1);
+  // 48 bytes each, laid at multiples of 64.
+  EXPECT_EQ(WeightTurns::WeightBytes(model->desc()), 64u);
+  {
+    WeightTurns turns(&instance, 0, 1, 0);
+    ASSERT_EQ(turns.error(), "");
+    const auto copies = static_cast<int>(turns.copies());
+    ASSERT_GT(copies, 1000);  // more than any second-level cache holds, or as many as are listed
+    std::vector<void*> seen;
+    for (int run = 0; run < 2 * copies; ++run) {
+      turns.Next();
+      seen.push_back(instance.argument(0, 1));
+      std::fill(std::begin(y), std::end(y), 0);
+      instance.ExecuteStep(0);
+      EXPECT_THAT(y, testing::ElementsAre(4321, 8765, 13209)) << run;
+      static_cast<int32_t*>(seen.back())[0] += run < copies ? 0 : 1;  // which one was read?
+      instance.ExecuteStep(0);
+      EXPECT_EQ(y[0], run < copies ? 4321 : 4322) << run;
+    }
+    EXPECT_THAT(std::set<void*>(seen.begin(), seen.end()), testing::SizeIs(turns.copies()));
+    EXPECT_TRUE(std::equal(seen.begin(), seen.begin() + copies, seen.begin() + copies));
+  }
+  EXPECT_EQ(instance.argument(0, 1), own);
+}
+
+TEST(WeightTurnsTest, CopiesOnlyWhatTheCacheCouldKeep) {
+  std::string error;
+  const auto prepack = Model::Load(Artifact("prepack"), &error);
+  Instance instance(prepack, 1);
+  EXPECT_GT(WeightTurns(&instance, 0, 1, 1 << 30).copies(), 1u);
+  EXPECT_EQ(WeightTurns(&instance, 0, 1, 64).copies(), 1u);  // the network stays in the cache
+  EXPECT_EQ(WeightTurns(&instance, 0, 0, 0).copies(), 1u);   // no step
+  const auto phases = Model::Load(Artifact("phases"), &error);
+  ASSERT_TRUE(phases) << error;
+  Instance without(phases, 1);
+  EXPECT_EQ(WeightTurns(&without, 0, 3, 0).copies(), 1u);
 }
 
 }  // namespace

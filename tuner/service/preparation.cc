@@ -95,7 +95,7 @@ StatusOr<v1::GetRecordsReply> FindRecords(const v1::GetRecordsRequest& request,
     WHET_ASSIGN_OR_RETURN(query.key.workload, ParseFingerprint(q.workload_fingerprint()));
     WHET_ASSIGN_OR_RETURN(query.initial_program, ParseFingerprint(q.initial_program()));
     WHET_ASSIGN_OR_RETURN(query.key.cache_mode,
-                          db::ParseCacheMode(q.cache_mode().empty() ? "warm" : q.cache_mode()));
+                          db::ParseCacheMode(q.cache_mode().empty() ? "turns" : q.cache_mode()));
     query.key.target = q.feature_set();
     query.key.threads = static_cast<int>(std::min<uint32_t>(q.threads(), 1 << 20));
     query.codegen_version = q.codegen_version();

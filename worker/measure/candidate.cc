@@ -12,6 +12,7 @@
 #include "compiler/support/clock.h"
 #include "compiler/support/inputs.h"
 #include "deploy/runtime/model.h"
+#include "deploy/runtime/weight_turns.h"
 #include "worker/measure/guarded.h"
 
 namespace whet::worker {
@@ -178,7 +179,8 @@ class GuardedRun {
   bool out_of_memory_ = false;
 };
 
-// A candidate under the runtime's own executor on ordinary memory, as it will be shipped.
+// A candidate under the runtime's own executor on ordinary memory, as it will be shipped, and with
+// weights from beyond the second-level cache, as a network's are.
 class TimedInstance {
  public:
   TimedInstance(const MeasureJob& job, std::shared_ptr<const Model> model)
@@ -191,6 +193,8 @@ class TimedInstance {
     if (!error_.empty() || !instance_.error().empty()) return;
     if (!parameters.empty()) instance_.Prepack(parameters);
     instance_.Bind(inputs, outputs_);
+    turns_ = std::make_unique<WeightTurns>(&instance_, 0, instance_.model().desc().n_steps, 0);
+    error_ = turns_->error();
   }
 
   std::string error() const { return error_.empty() ? instance_.error() : error_; }
@@ -198,7 +202,10 @@ class TimedInstance {
   TimeRuns timer() {
     return [this](int64_t n) {
       const int64_t start = MonotonicNs();
-      for (int64_t i = 0; i < n; ++i) instance_.Execute();
+      for (int64_t i = 0; i < n; ++i) {
+        turns_->Next();
+        instance_.Execute();
+      }
       return MonotonicNs() - start;
     };
   }
@@ -240,6 +247,7 @@ class TimedInstance {
   const MeasureJob& job_;
   std::vector<std::unique_ptr<void, Free>> memory_;
   Instance instance_;
+  std::unique_ptr<WeightTurns> turns_;
   std::vector<void*> outputs_;
   std::string error_;
 };
