@@ -36,6 +36,7 @@ v1::JobSpec SpecOf(const TuneOptions& o, const TuningTasks& tasks) {
   spec.set_seed(o.seed);
   spec.set_strategy(o.strategy);
   if (o.model.target != "host") spec.set_target(o.model.target);
+  spec.set_tasks_alike(tasks.alike);
   for (const TaskInfo& t : tasks.tasks) {
     v1::TaskSpec* task = spec.add_tasks();
     task->set_workload(t.workload);
@@ -160,8 +161,10 @@ StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& o) {
     return InvalidArgument("--tasks '{}' is not a regular expression: {}", o.task_pattern,
                            e.what());
   }
+  TuningTasks found;
   Alternatives all;
   if (frontend::ReadHead(o.model.model, kWorkloadHead.size()) == kWorkloadHead) {
+    found.alike = true;
     if (o.alternatives)
       return InvalidArgument("--alternatives is for models; '{}' is a list of workloads",
                              o.model.model);
@@ -169,7 +172,6 @@ StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& o) {
   } else {
     WHET_ASSIGN_OR_RETURN(all, ListAlternatives(o.model, o.alternatives));
   }
-  TuningTasks found;
   std::set<Fingerprint> known;
   for (const TaskInfo& t : all.tasks) {
     if (!std::regex_search(t.name, pattern) && !std::regex_search(t.op_summary, pattern)) continue;

@@ -47,6 +47,7 @@ struct TuneReport {
 struct TuningTasks {
   std::vector<TaskInfo> tasks;
   std::vector<db::PlanRow> plans;  // those all of whose parts are among the tasks
+  bool alike = false;              // of a list of workloads: none counts more for taking longer
 };
 StatusOr<TuningTasks> FindTuningTasks(const TuneOptions& options);
 

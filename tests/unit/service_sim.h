@@ -32,6 +32,7 @@ struct SimOptions {
   int64_t run_ns = 60 * kMillisecond;
   int64_t time_limit_ns = 0;
   int64_t trials = 0;  // budget; 0: tasks + proposals
+  bool tasks_alike = false;
 };
 
 class Sim {
@@ -361,6 +362,7 @@ class Sim {
 
   void Submit() {
     v1::JobSpec spec;
+    spec.set_tasks_alike(o_.tasks_alike);
     spec.set_key("k");
     spec.set_threads(1);
     spec.set_trials(o_.trials > 0 ? o_.trials : o_.time_limit_ns > 0 ? 0 : o_.tasks + o_.proposals);
@@ -431,6 +433,7 @@ class Sim {
   void DoCore(tuner::JobPrepared&) {}
   void DoCore(tuner::ResultRefused& a) { refused.push_back(a.ids); }
   void DoCore(tuner::StartSearch& a) {
+    weights = a.weights;
     AfterHere(Delay(), [this, job = a.job] { Do(core_->SearchStarted(now_, job, OkStatus())); });
   }
   void DoCore(tuner::AskSearch& a) {
@@ -521,6 +524,7 @@ class Sim {
   std::set<uint64_t> told;
   std::map<std::string, int> kept;
   std::vector<v1::TrialIds> dropped;  // results that left a worker's spool
+  std::vector<double> weights;        // of the tasks, as the search got them
   std::vector<v1::TrialIds> refused;  // by a server that does not know their trials
 };
 

@@ -73,6 +73,19 @@ TEST(Service, RunsAJobToItsEnd) {
   EXPECT_EQ(sim.table().leases(), 0u);
 }
 
+TEST(Service, TasksOfNoModelCountByTheirOwnTime) {
+  Sim model({.workers = 1, .tasks = 3, .proposals = 6});
+  model.Run(300 * kSecond);
+  EXPECT_THAT(model.weights, ::testing::ElementsAre(1, 1, 1));
+  Sim list({.workers = 1, .tasks = 3, .proposals = 6, .tasks_alike = true});
+  list.Run(300 * kSecond);
+  ASSERT_EQ(list.ended_, v1::JOB_DONE);
+  const v1::JobSnapshot s = list.snapshot();
+  ASSERT_EQ(list.weights.size(), 3u);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_DOUBLE_EQ(list.weights[static_cast<size_t>(i)], 1 / s.tasks(i).default_ns());
+}
+
 TEST(Service, SameSeedSameHistory) {
   const SimOptions o{.seed = 7,
                      .workers = 3,

@@ -172,7 +172,8 @@ void ServiceCore::BeginSearch(int64_t now, Job* job, Actions* out) {
     }
     task.phase = TaskPhase::kSearch;
     start.tasks.push_back(i);
-    start.weights.push_back(task.spec.weight());
+    const bool share = job->spec.tasks_alike() && task.default_ns > 0;
+    start.weights.push_back(share ? task.spec.weight() / task.default_ns : task.spec.weight());
   }
   if (job->spec.trials() > 0)
     start.total_trials = static_cast<int>(std::max<int64_t>(job->spec.trials() - elsewhere, 0));
