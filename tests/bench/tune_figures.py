@@ -60,6 +60,10 @@ def main():
     args = parser.parse_intermixed_args()
     args.models = args.models or os.path.join(args.build, "models")
     names = args.names or ["suites"] + network_bench.NETWORKS + [name + "@2" for name in network_bench.SCALING]
+    for path in filter(None, (args.file, args.db)):  # before the minutes of tuning, not after
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+            parser.error(f"'{path}' cannot be written")
     end = time.monotonic() + args.minutes * 60
     with tempfile.TemporaryDirectory() as scratch:
         db = args.db or os.path.join(scratch, "tuning.db")
