@@ -45,6 +45,7 @@ struct ModelOptions {
   std::string layouts;
   std::vector<graph::StoredLayout> stored;
   std::set<Fingerprint> split;
+  bool as_compiled = false;  // these are an artifact's: no times decide anything any more
 };
 
 // One fused task of the model.

@@ -91,11 +91,10 @@ void ModelFlags::Declare(Flags& flags, Needs needs) {
 
 void ModelFlags::DeclareLayouts(Flags& flags) {
   flags
-      .Add(
-          "--layouts", &options.layouts,
-          "layouts of images: 'selected' by bytes and operations, or one for all where operators "
-          "can; default: what the log's measurements say, else 'selected', but by the tasks' times "
-          "where layouts meet")
+      .Add("--layouts", &options.layouts,
+           "layouts of images: 'selected' by bytes and operations, by the tasks' times where "
+           "layouts meet, or one for all where operators can; default: what the log's measurements "
+           "of whole networks say, else 'selected'")
       .OneOf({std::begin(kLayoutNames), std::end(kLayoutNames)});
 }
 

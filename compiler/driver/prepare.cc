@@ -66,22 +66,25 @@ StatusOr<CutModel> Cut(const graph::Graph& imported, const Target& target,
         m.partition, fusion::PartitionGraph(m.graph, last ? plan.split : std::set<Fingerprint>()));
     return m;
   };
-  if (plan.layouts == kLayoutNames[0] && plan.source != "given") {
+  if (plan.layouts == kLayoutNames[0] && !options.as_compiled) {
     // A plan that was measured is of layouts that were listed before there were records.
     if (plan.source == "measured") records = nullptr;
     WHET_ASSIGN_OR_RETURN(CutModel first, cut({}, /*last=*/false));
     auto times = [&] {
       return TaskTimes::Of(target, options.threads, records, first.partition.tasks);
     };
-    auto other = [&](const std::vector<graph::StoredLayout>& s) -> StatusOr<fusion::Partition> {
-      WHET_ASSIGN_OR_RETURN(CutModel m, cut(s, /*last=*/false));
-      return std::move(m.partition);
+    CutModel second;
+    auto other =
+        [&](const std::vector<graph::StoredLayout>& s) -> StatusOr<const fusion::Partition*> {
+      WHET_ASSIGN_OR_RETURN(second, cut(s, /*last=*/false));
+      return &second.partition;
     };
     WHET_ASSIGN_OR_RETURN(TaskLayouts chosen,
                           LayoutsByTasks(start, first.graph, first.partition, times, other));
     plan.stored = std::move(chosen.stored);
     plan.costs = chosen.costs;
-    if (plan.stored.empty() && plan.split.empty() && dumped) return first;
+    if (plan.split.empty() && dumped)
+      return plan.stored.empty() ? std::move(first) : std::move(second);
   }
   WHET_ASSIGN_OR_RETURN(CutModel m, cut(plan.stored, /*last=*/true));
   if (!dumped) fmt::print(stderr, "# graph pass {} changed nothing\n", dump_after);

@@ -29,8 +29,8 @@ struct CutModel {
   graph::Graph graph;
   fusion::Partition partition;
 };
-// By the plan; where it says that layouts are selected, and not that a user or an artifact wants
-// that, those that the tasks' times prefer are taken and noted in it. `records` may be null.
+// By the plan; where it says that layouts are selected, those that the tasks' times prefer are
+// taken and noted in it, unless it is an artifact's. `records` may be null.
 StatusOr<CutModel> Cut(const graph::Graph& imported, const Target& target,
                        const ModelOptions& options, Records* records, Plan& plan);
 

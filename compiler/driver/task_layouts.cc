@@ -290,11 +290,11 @@ StatusOr<bool> TaskTimes::Calibrate() {
   return true;
 }
 
-StatusOr<TaskLayouts> LayoutsByTasks(
-    const Graph& before, const Graph& first, const fusion::Partition& partition,
-    const std::function<StatusOr<TaskTimes>()>& times_of,
-    const std::function<StatusOr<fusion::Partition>(const std::vector<graph::StoredLayout>&)>&
-        cut) {
+StatusOr<TaskLayouts> LayoutsByTasks(const Graph& before, const Graph& first,
+                                     const fusion::Partition& partition,
+                                     const std::function<StatusOr<TaskTimes>()>& times_of,
+                                     const std::function<StatusOr<const fusion::Partition*>(
+                                         const std::vector<graph::StoredLayout>&)>& cut) {
   TaskLayouts result;
   TaskLayoutCost cost(before, first, partition);
   if (!cost.any()) return result;
@@ -307,10 +307,10 @@ StatusOr<TaskLayouts> LayoutsByTasks(
     stored = graph::ChooseLayouts(before, cost);
   }
   WHET_RETURN_IF_ERROR(cost.status());
-  WHET_ASSIGN_OR_RETURN(const fusion::Partition other, cut(stored));
+  WHET_ASSIGN_OR_RETURN(const fusion::Partition* other, cut(stored));
   LayoutCosts& c = result.costs;
-  const Counted gone = Less(CountsOf(partition), CountsOf(other)),
-                come = Less(CountsOf(other), CountsOf(partition));
+  const Counted gone = Less(CountsOf(partition), CountsOf(*other)),
+                come = Less(CountsOf(*other), CountsOf(partition));
   for (const auto& [text, count] : gone) {
     WHET_ASSIGN_OR_RETURN(const double ns, times.Best(text));
     c.tasks += count;

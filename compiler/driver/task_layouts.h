@@ -52,10 +52,12 @@ struct TaskLayouts {
   LayoutCosts costs;
 };
 // `before`: the graph as assign-layouts finds it; `first`, `partition`: what has become of it.
-// `cut` does the same with given layouts; `times` is called where there is something to ask.
-StatusOr<TaskLayouts> LayoutsByTasks(
-    const graph::Graph& before, const graph::Graph& first, const fusion::Partition& partition,
-    const std::function<StatusOr<TaskTimes>()>& times,
-    const std::function<StatusOr<fusion::Partition>(const std::vector<graph::StoredLayout>&)>& cut);
+// `cut` does the same with given layouts and keeps what it returns; `times` is called where there
+// is something to ask.
+StatusOr<TaskLayouts> LayoutsByTasks(const graph::Graph& before, const graph::Graph& first,
+                                     const fusion::Partition& partition,
+                                     const std::function<StatusOr<TaskTimes>()>& times,
+                                     const std::function<StatusOr<const fusion::Partition*>(
+                                         const std::vector<graph::StoredLayout>&)>& cut);
 
 }  // namespace whet::driver

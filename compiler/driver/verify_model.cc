@@ -190,6 +190,7 @@ Status TakePlan(const Model& model, size_t set, VerifyOptions* options) {
   const auto& plan = j["plans"][set];
   if (plan.contains("layouts") && plan["layouts"].is_string())
     options->layouts = plan["layouts"].get<std::string>();
+  options->as_compiled = true;
   if (plan.contains("stored") && plan["stored"].is_array()) {
     for (const auto& v : plan["stored"]) {
       WHET_ASSIGN_OR_RETURN(graph::StoredLayout s, ParseStored(v));

@@ -246,6 +246,7 @@ int Bench(const std::string& name, const Options& o) {
                                      ranked.begin() + std::min(o.top, ranked.size()));
   const size_t top = tries.size();
   for (schedule::Point& p : RandomPoints(space, o.rule, o.random)) tries.push_back(std::move(p));
+  if (tries.empty()) return std::fprintf(stderr, "no point to time: see --top, --random\n"), 2;
   if (o.trace) {
     if (auto s = space.Apply(space.Default()); s.ok())
       std::printf("%s\n%s\n", s->trace().ToString().c_str(), loop::ToString(s->program()).c_str());
@@ -264,6 +265,7 @@ int Bench(const std::string& name, const Options& o) {
     if (i < std::min<size_t>(top, 16)) best16 = std::min(best16, us);
     if (us < best) best = us, best_at = i;
   }
+  if (builds.empty()) return std::fprintf(stderr, "none of the points ran\n"), 1;
   std::sort(builds.begin(), builds.end());
   std::printf(
       "{\"case\": \"%s\", \"points\": %zu, \"default_us\": %.1f, \"best_us\": %.1f, "
@@ -271,7 +273,7 @@ int Bench(const std::string& name, const Options& o) {
       "\"build_ms_median\": %.1f, \"failed\": %zu}\n",
       name.c_str(), ranked.size(), default_us, best, best16, Text(space, tries[best_at]).c_str(),
       static_cast<size_t>(std::find(ranked.begin(), ranked.end(), tries[best_at]) - ranked.begin()),
-      builds.empty() ? 0 : builds[builds.size() / 2], failed);
+      builds[builds.size() / 2], failed);
   return 0;
 }
 
@@ -382,6 +384,7 @@ int Verdict(const std::string& name, const Options& o) {
   std::vector<schedule::Point> ranked = RankedPoints(space, o.rule);
   if (ranked.empty()) return std::fprintf(stderr, "no valid point\n"), 1;
   const std::vector<schedule::Point> random = RandomPoints(space, o.rule, o.random);
+  if (random.empty()) return std::fprintf(stderr, "no random point: see --random\n"), 2;
   const std::vector<Built> tops = BuildAll(
       space, {ranked.begin(), ranked.begin() + std::min<ptrdiff_t>(kTop, std::ssize(ranked))}, o);
   const std::vector<Built> randoms = BuildAll(space, random, o);

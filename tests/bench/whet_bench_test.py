@@ -6,6 +6,7 @@ usage: whet_bench_test.py FOLDER_OF_PROGRAMS"""
 import copy
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -136,7 +137,7 @@ class WhetBenchTest(unittest.TestCase):
         self.assertTrue(rows["networks / onnxruntime"][2].startswith("1.643"), rows["networks / onnxruntime"])
         self.assertEqual(rows["networks / onnxruntime"][3], "**missed**")
         self.assertEqual(rows["untuned / tuned network, time"][2:], ["1.400 (1.400 to 1.400), greatest of 2 cases: b", "**missed**"])
-        self.assertEqual(rows["two threads: our scaling"][2:], ["1.667 (1.667 to 1.667), least of 2 cases: b", "met"])
+        self.assertEqual(rows["two threads: our scaling"][2:], ["1.667 (1.667 to 1.667), least of 2 cases: b", "aim missed"])
         self.assertEqual(rows["two threads: our scaling over onnxruntime's"][2:], ["0.917 (0.917 to 0.917), least of 2 cases: b", "**missed**"])
         self.assertEqual(rows["sum of a network's tasks / the network, time: furthest from 1"][2:],
                          ["1.111 (1.111 to 1.111), greatest of 2 cases: a", "**missed**"])
@@ -239,6 +240,23 @@ class WhetBenchTest(unittest.TestCase):
     def test_what_is_not_a_case_is_said(self):
         self.assertIn("gemm takes 3 to 3 numbers", self.call("run", "--case", "gemm 1 2", code=2))
         self.assertIn("there is no suite 'nothing'", self.call("run", "nothing", code=2))
+        self.assertIn("name suites", self.call("run", code=2))
+        self.assertIn("cannot be written", self.call("run", "--case", CASES[0], "--json", self.path("no/such.json"), code=2))
+
+    def test_who_interrupts_a_run_keeps_what_was_measured(self):
+        for number, known in ((signal.SIGINT, "{"), (signal.SIGTERM, "")):
+            kept = self.path("kept.json", known) if known else self.path("new.json")
+            run = subprocess.Popen([os.path.join(BIN, "whet-bench"), "run", "depthwise", "--peers", "none", "--seconds", "0.05", "--json", kept],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertIn("depthwise", run.stdout.readline())
+            run.send_signal(number)
+            _, text = run.communicate(timeout=120)
+            self.assertEqual(run.returncode, 130, text)
+            with open(kept, encoding="utf-8") as file:
+                cases = json.load(file)["cases"]
+            self.assertIn(f"interrupted after {len(cases)} cases; '{kept}' has them", text)
+            self.assertGreaterEqual(len(cases), 1)
+            self.assertLess(len(cases), 10)
 
 
 if __name__ == "__main__":

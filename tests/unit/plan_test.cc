@@ -266,6 +266,28 @@ TEST_F(PlanTest, WithoutALogThePriorDecidesWhereLayoutsMeet) {
   }
 }
 
+TEST_F(PlanTest, SelectedMeansTheSameWhenItIsGiven) {
+  testing_support::TestModel m(14);
+  m.Input("x", {1, 16, 64, 64}).Weights("w", {16, 16, 3, 3}).Weights("v", {8, 16, 1, 1});
+  m.Node("Conv", {"x", "w"}, {"c"}).Ints("pads", {1, 1, 1, 1});
+  m.Node("Relu", {"c"}, {"r"});
+  m.Node("Conv", {"r", "v"}, {"y"});
+  m.Output("y");
+  std::ofstream(options_.model, std::ios::binary) << m.Serialize();
+  options_.db.clear();
+  const PreparedModel by_default = Prepared();
+  options_.layouts = "selected";
+  const PreparedModel given = Prepared();
+  EXPECT_EQ(given.plan.source, "given");
+  EXPECT_EQ(given.plan.costs.taken, by_default.plan.costs.taken);
+  EXPECT_EQ(given.plan.costs.other_tasks, by_default.plan.costs.other_tasks);
+  EXPECT_GT(given.plan.costs.tasks, 0);
+  EXPECT_EQ(graph::ToString(given.graph), graph::ToString(by_default.graph));
+  EXPECT_EQ(PartsOf(given.partition), PartsOf(by_default.partition));
+  // An artifact of it is verified as it was compiled, whatever times say by then.
+  EXPECT_EQ(CompileAndVerify().plan.source, "given");
+}
+
 TEST_F(PlanTest, WorkloadsKeepTheirKeysWhateverThePlan) {
   MakeLog([](const TaskInfo&) { return 100; });
   std::set<Fingerprint> keys;
