@@ -11,6 +11,7 @@
 // all of its instances. An Instance has memory of its own, and threads of its own or a pool that it
 // shares: one Run at a time per instance; run several instances of one model side by side.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -171,6 +172,10 @@ class Instance {
     bool barrier;  // other threads must see the phase done before the next call
     bool last_of_step;
   };
+  // Where the next piece of what a thread shares with others begins; of a call and of the next one.
+  struct alignas(64) Tail {
+    std::atomic<int64_t> next[2];
+  };
   struct Staged {  // a caller's buffer that is not aligned
     void* user;
     char* own;
@@ -187,6 +192,8 @@ class Instance {
   void ListCalls(std::span<const whet_step> steps, size_t first_args, std::vector<Call>* calls);
   void* Aligned(void* p, uint32_t tensor, std::vector<Staged>* staged);
   void RunCalls(std::span<const Call> calls);
+  void BeginTails(std::span<const Call> calls);
+  void RunPart(std::span<const Call> calls, size_t at, int thread);
   void CopyIn() const;
   void CopyOut() const;
 
@@ -201,7 +208,8 @@ class Instance {
   // Per tensor the caller supplies: (step, argument).
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> uses_;
   std::vector<Call> prepack_calls_, calls_;
-  std::vector<Memory> staging_;  // per input/output, allocated when first needed
+  std::unique_ptr<Tail[]> tails_;  // per thread
+  std::vector<Memory> staging_;    // per input/output, allocated when first needed
   std::vector<Staged> staged_in_, staged_out_;
 };
 
