@@ -446,8 +446,8 @@ TEST(WeightTurnsTest, RunsOnEachCopyInTurn) {
   const auto model = Model::Load(Artifact("prepack"), &error);
   ASSERT_TRUE(model) << error;
   Instance instance(model, 1);
-  const int32_t x[4] alignas(64) = {1, 10, 100, 1000};
-  int32_t y[3] alignas(64) = {};
+  alignas(64) const int32_t x[4] = {1, 10, 100, 1000};
+  alignas(64) int32_t y[3] = {};
   instance.Bind({x}, {y});
   void* const own = instance.argument(0, 1);
   // 48 bytes each, laid at multiples of 64.
