@@ -193,11 +193,13 @@ class BenchVerb : public Verb {
         return InvalidArgument("expected a line `run N` or `tasks N` with N >= 1, got '{}'", word);
       double ms = 0;
       if (word == "tasks") {
-        for (uint32_t s = static_cast<uint32_t>(turns.size()); s < instance.model().desc().n_steps;
-             ++s) {
-          turns.push_back(std::make_unique<WeightTurns>(
-              &instance, s, s + 1, WeightTurns::WeightBytes(instance.model().desc())));
-          if (!turns[s]->error().empty()) return ResourceExhausted("{}", turns[s]->error());
+        if (turns.empty()) {
+          const whet_model& m = instance.model().desc();
+          const uint64_t weights = WeightTurns::WeightBytes(m);
+          for (uint32_t s = 0; s < m.n_steps; ++s) {
+            turns.push_back(std::make_unique<WeightTurns>(&instance, s, s + 1, weights));
+            if (!turns[s]->error().empty()) return ResourceExhausted("{}", turns[s]->error());
+          }
         }
         for (int64_t i = 0; i < n; ++i) ms += TasksMs(instance, turns);
       } else {

@@ -2,12 +2,14 @@
 // measures is in interleave.h, what in suites.h, what comes out in results.h; README has the
 // commands.
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -364,12 +366,17 @@ class Run {
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
+      setpgid(0, 0);  // so that it hears of Ctrl-C once, from below
       if (CPU_COUNT(&o_.processors) > 0) sched_setaffinity(0, sizeof o_.processors, &o_.processors);
       execv(argv[0], argv.data());
       _exit(127);
     }
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) < 0) return Internal("python3 cannot be started");
+    if (child < 0) return Internal("python3 cannot be started");
+    setpgid(child, child);
+    // Whatever it has started, too, ends with the first Ctrl-C or SIGTERM; it writes what it has.
+    for (bool told = false; waitpid(child, nullptr, WNOHANG) == 0; poll(nullptr, 0, 50)) {
+      if (driver::Interrupted() && !told) told = kill(-child, SIGINT) == 0;
+    }
     std::ifstream in(out);
     const Json more = Json::parse(in, nullptr, false);
     unlink(out.c_str());

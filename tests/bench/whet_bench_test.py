@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BIN = ""
@@ -257,6 +258,23 @@ class WhetBenchTest(unittest.TestCase):
             self.assertIn(f"interrupted after {len(cases)} cases; '{kept}' has them", text)
             self.assertGreaterEqual(len(cases), 1)
             self.assertLess(len(cases), 10)
+
+    def test_networks_end_with_a_signal_and_what_they_started_too(self):
+        pid, kept = self.path("pid"), self.path("kept.json")
+        os.chmod(self.path("node", f"#!/bin/sh\necho $$ > {pid}.part && mv {pid}.part {pid}\nexec sleep 300\n"), 0o755)
+        run = subprocess.Popen([os.path.join(BIN, "whet-bench"), "run", "networks", "--ort", "none", "--json", kept], stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "PATH": self.folder.name + ":" + os.environ["PATH"]})
+        until = time.monotonic() + 100
+        while not os.path.exists(pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        with open(pid, encoding="utf-8") as file:
+            node = int(file.read())
+        run.send_signal(signal.SIGTERM)
+        _, text = run.communicate(timeout=20)
+        self.assertEqual(run.returncode, 130, text)
+        self.assertIn("interrupted after 0 cases", text)
+        self.assertFalse(os.path.exists(f"/proc/{node}"))
+        self.assertTrue(os.path.exists(kept))
 
 
 if __name__ == "__main__":

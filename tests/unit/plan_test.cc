@@ -242,16 +242,20 @@ TEST_F(PlanTest, TimesOfTasksDecideWhereLayoutsMeet) {
   }
 }
 
-TEST_F(PlanTest, WithoutALogThePriorDecidesWhereLayoutsMeet) {
-  // The roofline has the last convolution write rows of pixels, which gathers its operand: with the
-  // copy that follows, channels in vectors take less than half of that.
+// The roofline has the last convolution write rows of pixels, which gathers its operand: with the
+// copy that follows, channels in vectors take less than half of that.
+void WriteModelWhereLayoutsMeet(const std::string& path) {
   testing_support::TestModel m(14);
   m.Input("x", {1, 16, 64, 64}).Weights("w", {16, 16, 3, 3}).Weights("v", {8, 16, 1, 1});
   m.Node("Conv", {"x", "w"}, {"c"}).Ints("pads", {1, 1, 1, 1});
   m.Node("Relu", {"c"}, {"r"});
   m.Node("Conv", {"r", "v"}, {"y"});
   m.Output("y");
-  std::ofstream(options_.model, std::ios::binary) << m.Serialize();
+  std::ofstream(path, std::ios::binary) << m.Serialize();
+}
+
+TEST_F(PlanTest, WithoutALogThePriorDecidesWhereLayoutsMeet) {
+  WriteModelWhereLayoutsMeet(options_.model);
   options_.db.clear();
   const CompileReport report = CompileAndVerify();
   EXPECT_EQ(report.plan.source, "default");
@@ -267,13 +271,7 @@ TEST_F(PlanTest, WithoutALogThePriorDecidesWhereLayoutsMeet) {
 }
 
 TEST_F(PlanTest, SelectedMeansTheSameWhenItIsGiven) {
-  testing_support::TestModel m(14);
-  m.Input("x", {1, 16, 64, 64}).Weights("w", {16, 16, 3, 3}).Weights("v", {8, 16, 1, 1});
-  m.Node("Conv", {"x", "w"}, {"c"}).Ints("pads", {1, 1, 1, 1});
-  m.Node("Relu", {"c"}, {"r"});
-  m.Node("Conv", {"r", "v"}, {"y"});
-  m.Output("y");
-  std::ofstream(options_.model, std::ios::binary) << m.Serialize();
+  WriteModelWhereLayoutsMeet(options_.model);
   options_.db.clear();
   const PreparedModel by_default = Prepared();
   options_.layouts = "selected";
