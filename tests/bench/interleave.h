@@ -1,7 +1,10 @@
 // Timing of contenders in turn, in one process, so that what a machine's clock does between two
 // moments meets all of them alike. Each round times every contender once, in an order drawn anew,
-// and the rate of fused multiply-adds; a comparison is the ratio of two times of one round.
+// and the rate of fused multiply-adds; a comparison is the ratio of two times of one round. Rounds
+// in which the core was shared with something else, by a probe that knows none of the contenders,
+// are left out and repeated.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <vector>
@@ -31,10 +34,29 @@ struct Timed {
 struct Rounds {
   std::vector<Timed> timed;        // as the functions were given
   std::vector<double> fma_gflops;  // by round
+  int disturbed = 0;               // rounds that were left out
+};
+
+// Is the core ours? A tile of multiply-adds reaches nearly as much as such instructions alone, as
+// long as nothing else uses the core's loads and caches.
+class Calm {
+ public:
+  explicit Calm(int vector_bits) : vector_bits_(vector_bits) {}
+  bool Now(double fma_gflops) {
+    constexpr double kAsGood = 0.93;
+    if (fma_gflops <= 0) return true;
+    const double share = TileGflops(vector_bits_) / fma_gflops;
+    best_ = std::max(best_, std::min(share, 1.0));
+    return share >= kAsGood * best_;
+  }
+
+ private:
+  const int vector_bits_;
+  double best_ = 0;  // in this run
 };
 
 inline Rounds Interleave(const std::vector<std::function<void()>>& run, const Interleaving& o,
-                         Rng& rng, int vector_bits) {
+                         Rng& rng, int vector_bits, Calm& calm) {
   using Clock = std::chrono::steady_clock;
   auto time = [](const std::function<void()>& f, int calls) {
     const auto begin = Clock::now();
@@ -59,14 +81,27 @@ inline Rounds Interleave(const std::vector<std::function<void()>>& run, const In
   const double wanted = o.seconds * 1e6 * static_cast<double>(run.size()) / round_us;
   const int rounds =
       static_cast<int>(std::min<double>(std::max<double>(wanted, o.least_rounds), o.most_rounds));
-  for (int k = 0; k < rounds; ++k) {
-    r.fma_gflops.push_back(FmaGflops(vector_bits, 1e5));
+  // A machine that is never calm is measured as it is.
+  constexpr int kPatience = 6;
+  bool calm_before = calm.Now(FmaGflops(vector_bits, 1e5));
+  for (int kept = 0; kept < rounds;) {
+    const double fma = FmaGflops(vector_bits, 1e5);
     for (size_t i = order.size(); i-- > 1;)
       std::swap(order[i], order[static_cast<size_t>(rng.Below(static_cast<int64_t>(i) + 1))]);
+    std::vector<double> us(run.size());
     for (size_t i : order) {
       if (o.caches == Caches::kWarm && once_us[i] < kLongUs) run[i]();
-      r.timed[i].us.push_back(time(run[i], r.timed[i].calls));
+      us[i] = time(run[i], r.timed[i].calls);
     }
+    const bool calm_after = calm.Now(FmaGflops(vector_bits, 1e5));
+    if ((calm_before && calm_after) || r.disturbed >= kPatience * rounds) {
+      for (size_t i = 0; i < run.size(); ++i) r.timed[i].us.push_back(us[i]);
+      r.fma_gflops.push_back(fma);
+      ++kept;
+    } else {
+      ++r.disturbed;
+    }
+    calm_before = calm_after;
   }
   return r;
 }

@@ -117,7 +117,8 @@ class Kernels : public OwnKernels {
     quick.seconds = 0.02;
     quick.least_rounds = 3;
     Rng rng(1);
-    const Rounds rounds = Interleave(run, quick, rng, 0);
+    Calm calm(o_.target.VectorBits());
+    const Rounds rounds = Interleave(run, quick, rng, o_.target.VectorBits(), calm);
     size_t best = 0;
     for (size_t i = 1; i < found.size(); ++i) {
       if (MedianOf(rounds.timed[i].us) < MedianOf(rounds.timed[best].us)) best = i;

@@ -49,6 +49,50 @@ inline double FmaGflops(int vector_bits = 512, double iterations = 4e5) {
   return 0;
 }
 
+// A register tile of 12 x 2 vectors as products of matrices have it, its operands in the
+// first-level cache: in a step two loads of vectors, twelve of numbers that are repeated, 24
+// multiply-adds.
+constexpr int kTileRows = 12, kTileSteps = 256;
+#define WHET_FMA_TILE(NAME, TARGET, TYPE, FLOATS, LOAD, STORE, SET1, FMADD)                       \
+  __attribute__((target(TARGET), noinline)) inline void NAME(const float* a, const float* b,      \
+                                                             float* c) {                          \
+    constexpr int kRows = FLOATS == 16 ? kTileRows : kTileRows / 2;                               \
+    TYPE sums[kRows][2];                                                                          \
+    _Pragma("GCC unroll 12") for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = SET1(0.f); \
+    for (int k = 0; k < kTileSteps; ++k) {                                                        \
+      const TYPE b0 = LOAD(b + k * 2 * FLOATS), b1 = LOAD(b + k * 2 * FLOATS + FLOATS);           \
+      _Pragma("GCC unroll 12") for (int r = 0; r < kRows; ++r) {                                  \
+        const TYPE x = SET1(a[r * kTileSteps + k]);                                               \
+        sums[r][0] = FMADD(x, b0, sums[r][0]);                                                    \
+        sums[r][1] = FMADD(x, b1, sums[r][1]);                                                    \
+      }                                                                                           \
+    }                                                                                             \
+    _Pragma("GCC unroll 12") for (int r = 0; r < kRows; ++r) {                                    \
+      STORE(c + r * 2 * FLOATS, sums[r][0]);                                                      \
+      STORE(c + r * 2 * FLOATS + FLOATS, sums[r][1]);                                             \
+    }                                                                                             \
+  }
+WHET_FMA_TILE(FmaTile512, "avx512f", __m512, 16, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
+              _mm512_fmadd_ps)
+WHET_FMA_TILE(FmaTile256, "avx2,fma", __m256, 8, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
+              _mm256_fmadd_ps)
+#undef WHET_FMA_TILE
+
+// GFLOP/s of such a tile, from some 30 us of them; 0 where there is no such instruction. Beside
+// FmaGflops it says whether the core's loads and first-level cache are ours alone just now: on a
+// core that runs another thread too it falls to two thirds of it, and is all but equal else.
+inline double TileGflops(int vector_bits = 512) {
+  alignas(64) static float a[kTileRows * kTileSteps], b[2 * 16 * kTileSteps], c[kTileRows * 2 * 16];
+  const bool wide = vector_bits >= 512 && __builtin_cpu_supports("avx512f");
+  if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
+  constexpr int kCalls = 24;
+  const auto t0 = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) wide ? FmaTile512(a, b, c) : FmaTile256(a, b, c);
+  const double ns =
+      std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - t0).count();
+  return kCalls * (wide ? 4.0 * 16 : 2.0 * 8) * kTileRows * kTileSteps / ns;
+}
+
 // Reads `in` and writes `out` once, in stretches that take turns as a kernel's do; multiples of 64
 // bytes. The least that any kernel with these operands takes, where it does not compute longer.
 #define WHET_TOUCH(NAME, TARGET, TYPE, LOAD, STORE, ZERO, BYTES)                              \

@@ -7,6 +7,7 @@
 //               "contenders": [{"name", "detail", "worst_error", "calls", "median_us",
 //                               "samples_us": [...]}],      ours first; samples by round
 //               "fma_gflops": [...],                        by round
+//               "disturbed_rounds": N,                      left out and repeated
 //               "ratios": [{"peer", "median", "low", "high"}],   the peer's time over ours
 //               "best": PEER, "share_of_fma", "share_of_floor"}]}
 //

@@ -222,12 +222,13 @@ class Run {
     Json contenders = Json::array();
     std::vector<std::vector<double>> us;
     std::vector<double> fma_gflops;
+    int disturbed = 0;
     for (int opening = 0; opening < kOpenings && !driver::Interrupted(); ++opening) {
       WHET_ASSIGN_OR_RETURN(const std::vector<Entrant> entrants, open(opening));
       if (o_.check_only) return OkStatus();
       std::vector<std::function<void()>> run;
       for (const Entrant& e : entrants) run.push_back(e.contender.run);
-      const Rounds rounds = Interleave(run, timing, rng_, o_.own.target.VectorBits());
+      const Rounds rounds = Interleave(run, timing, rng_, o_.own.target.VectorBits(), calm_);
       us.resize(entrants.size());
       for (size_t i = 0; i < entrants.size(); ++i) {
         const Timed& t = rounds.timed[i];
@@ -239,6 +240,7 @@ class Run {
         }
         us[i].insert(us[i].end(), t.us.begin(), t.us.end());
       }
+      disturbed += rounds.disturbed;
       fma_gflops.insert(fma_gflops.end(), rounds.fma_gflops.begin(), rounds.fma_gflops.end());
     }
     if (us.empty()) return OkStatus();  // interrupted before the first round
@@ -248,6 +250,7 @@ class Run {
     }
     c["contenders"] = contenders;
     c["fma_gflops"] = SamplesJson(fma_gflops);
+    c["disturbed_rounds"] = disturbed;
     Conclude(c);
     Print(c);
     results_["cases"].push_back(std::move(c));
@@ -394,6 +397,7 @@ class Run {
 
   const RunOptions o_;
   Rng rng_;
+  Calm calm_{o_.own.target.VectorBits()};
   Json results_;
   std::unique_ptr<OwnKernels> own_;
   std::vector<Peer> peers_;
