@@ -85,17 +85,30 @@ bool BestChooser::HeldFinals() const {
       groups_, [](const auto& g) { return !g.second.contended && g.second.rung == 4; });
 }
 
-std::optional<BestChooser::Choice> BestChooser::Choose() const {
+std::optional<BestChooser::Choice> BestChooser::Choose() const { return ChooseFor(device_); }
+
+std::set<int64_t> BestChooser::Choices() const {
+  std::set<std::optional<Fingerprint>> boards = {std::nullopt};
+  for (const auto& [group, c] : groups_) boards.insert(group.second);
+  std::set<int64_t> seqs;
+  for (const std::optional<Fingerprint>& board : boards) {
+    if (const auto choice = ChooseFor(board)) seqs.insert(choice->seq);
+  }
+  return seqs;
+}
+
+std::optional<BestChooser::Choice> BestChooser::ChooseFor(
+    const std::optional<Fingerprint>& board) const {
   std::set<Fingerprint> own;  // traces that the asked board itself has judged
   for (const auto& [group, c] : groups_) {
-    if (device_ && group.second == *device_) own.insert(group.first);
+    if (board && group.second == *board) own.insert(group.first);
   }
   const bool finals = HeldFinals();
   std::optional<Choice> best;
   std::tuple<bool, bool, double, double, int64_t> best_order;
   for (const auto& [group, c] : groups_) {
     const auto& [trace, device] = group;
-    const bool other = device_ && device != *device_;
+    const bool other = board && device != *board;
     if (barred_.contains(trace) || (other && own.contains(trace))) continue;
     if (finals && c.contended) continue;
     const Evidence e = Judged(c);

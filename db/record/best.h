@@ -78,6 +78,8 @@ class BestChooser {
   void Add(const TrialRow& row);
 
   std::optional<Choice> Choose() const;  // nothing: see Miss
+  // Rows that some query chooses: of any board that has rows here, or of none.
+  std::set<int64_t> Choices() const;
   std::pair<MissReason, std::string> Miss() const;
   bool HeldFinals() const;
   double default_ns() const { return default_ns_; }  // the latest default row's median; 0: none
@@ -97,6 +99,7 @@ class BestChooser {
   using Group = std::pair<Fingerprint, Fingerprint>;  // trace, device
 
   static Evidence Judged(const Class& c);
+  std::optional<Choice> ChooseFor(const std::optional<Fingerprint>& board) const;
   std::string WhyNotCompared() const;
 
   const std::optional<Fingerprint> device_;

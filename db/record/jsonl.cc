@@ -364,7 +364,24 @@ std::string RowLine(const Row& row) {
 
 std::string EndLine(int64_t rows) { return Dump({{"kind", "end"}, {"rows", rows}}); }
 
+namespace {
+
+// The tuner whose log begins like this, of those that people may try.
+std::string_view OtherTuner(std::string_view line) {
+  if (line.starts_with("{\"input\":")) return "AutoTVM";
+  if (line.starts_with("{\"i\":")) return "the TVM auto-scheduler";
+  return line.starts_with("[") ? "MetaSchedule" : "";
+}
+
+}  // namespace
+
 StatusOr<JsonlHeader> ParseHeaderLine(std::string_view line) {
+  if (const std::string_view other = OtherTuner(line); !other.empty()) {
+    return InvalidArgument(
+        "it looks like a log of {}: its schedules belong to other loop programs, which can neither "
+        "be replayed here nor compared with ours, so nothing of it is taken over",
+        other);
+  }
   WHET_ASSIGN_OR_RETURN(const Json json, ParseObject(line));
   Fields f(json);
   if (f.Text("kind") != "whet-log") {

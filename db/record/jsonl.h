@@ -29,6 +29,9 @@ std::string HeaderLine(const JsonlHeader& header);
 std::string RowLine(const Row& row);
 std::string EndLine(int64_t rows);
 
+// Logs of AutoTVM and MetaSchedule are refused by name. Their records are (template or workload
+// module of TVM, its configuration or trace, seconds): without TVM's templates neither the kernel
+// nor its operator's layouts can be told, so that not even the times are of anything we have.
 StatusOr<JsonlHeader> ParseHeaderLine(std::string_view line);
 
 struct ParsedLine {

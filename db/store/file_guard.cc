@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -153,6 +154,45 @@ Status SyncFolderOf(const std::string& path) {
     return Unavailable("syncing folder '{}': {}", FolderOf(path), Errno());
   }
   return OkStatus();
+}
+
+void RemoveLogFiles(const std::string& path) {
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) std::remove((path + suffix).c_str());
+}
+
+Status RenameFile(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    return Unavailable("renaming '{}' to '{}': {}", from, to, Errno());
+  }
+  return SyncFolderOf(to);
+}
+
+StatusOr<std::string> ReplaceLog(const std::string& fresh, const std::string& path,
+                                 const std::string& tag) {
+  std::string kept;
+  if (access(path.c_str(), F_OK) == 0) {
+    kept = fmt::format("{}.{}", path, tag);
+    for (int i = 2; access(kept.c_str(), F_OK) == 0; ++i) {
+      kept = fmt::format("{}.{}.{}", path, tag, i);
+    }
+    // A second name first, so that no start in between finds nothing here and makes a new log. A
+    // file system that has no second names cannot have that.
+    if (link(path.c_str(), kept.c_str()) != 0 && std::rename(path.c_str(), kept.c_str()) != 0) {
+      return Unavailable("keeping '{}' as '{}': {}", path, kept, Errno());
+    }
+  }
+  // What lies beside the old file is a part of it, and would be taken for a part of the new one.
+  if (kept.empty()) {
+    std::remove((path + "-wal").c_str());
+  } else if (std::rename((path + "-wal").c_str(), (kept + "-wal").c_str()) != 0 &&
+             errno != ENOENT) {
+    return Unavailable("keeping '{}-wal': {}", path, Errno());
+  }
+  std::remove((path + "-shm").c_str());
+  std::remove((path + "-journal").c_str());
+  WHET_RETURN_IF_ERROR(SyncFolderOf(path));
+  WHET_RETURN_IF_ERROR(RenameFile(fresh, path));
+  return kept;
 }
 
 std::string HighWaterFile::PathFor(const std::string& log_path) { return log_path + "-highwater"; }

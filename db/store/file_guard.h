@@ -71,5 +71,14 @@ class HighWaterFile {
 };
 
 Status SyncFolderOf(const std::string& path);
+// The database at `path` and SQLite's files beside it; those that are there.
+void RemoveLogFiles(const std::string& path);
+// Durable when it returns; replaces what is at `to`.
+Status RenameFile(const std::string& from, const std::string& to);
+// Puts the closed log at `fresh` in the place of the one at `path`, whose lock the caller holds,
+// and says where that one is now: `<path>.<tag>`, or with a number; empty if there was none. At
+// every moment a log lies at `path`, and the mark says whether it is whole.
+StatusOr<std::string> ReplaceLog(const std::string& fresh, const std::string& path,
+                                 const std::string& tag);
 
 }  // namespace whet::db

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
+#include "compiler/support/env.h"
 #include "db/store/schema.h"
 
 namespace whet::db {
@@ -74,7 +77,7 @@ StatusOr<int> Identify(Connection& db) {
   return static_cast<int>(version);
 }
 
-StatusOr<LogMeta> Meta(Connection& db) {
+StatusOr<LogMeta> MetaRows(Connection& db) {
   std::map<std::string, std::string> values;
   WHET_ASSIGN_OR_RETURN(Statement rows, db.Prepare(SelectSql(MetaTable(), "")));
   while (true) {
@@ -92,6 +95,11 @@ StatusOr<LogMeta> Meta(Connection& db) {
     return DataLoss("tuning log '{}': meta rows 'log_id' or 'generation' are missing", db.path());
   }
   WHET_ASSIGN_OR_RETURN(meta.commit, MetaInt(values, "commit"));
+  return meta;
+}
+
+StatusOr<LogMeta> Meta(Connection& db) {
+  WHET_ASSIGN_OR_RETURN(LogMeta meta, MetaRows(db));
   WHET_ASSIGN_OR_RETURN(const int64_t seq, db.QueryInt("SELECT max(seq) FROM trials"));
   WHET_ASSIGN_OR_RETURN(const int64_t buried, db.QueryInt("SELECT max(seq_last) FROM tombstones"));
   meta.last_seq = std::max(seq, buried);
@@ -129,6 +137,40 @@ StatusOr<int> IdentifyLog(Connection& db) {
 
 StatusOr<LogMeta> ReadMeta(Connection& db) {
   StatusOr<LogMeta> meta = Meta(db);
+  return meta.ok() ? meta : BeyondReading(meta.status());
+}
+
+Status PutMeta(Connection& db, const std::string& name, const std::string& value) {
+  WHET_ASSIGN_OR_RETURN(Statement put, db.Prepare(InsertSql(MetaTable(), "INSERT OR REPLACE")));
+  const std::vector<Cell> cells = WithCrc(MetaTable(), {name, value});
+  put.BindAll(cells);
+  return put.Run();
+}
+
+Status Bury(Connection& db, int64_t first, int64_t last, const std::string& reason) {
+  WHET_ASSIGN_OR_RETURN(Statement bury, db.Prepare(InsertSql(TombstonesTable(), "INSERT")));
+  const std::vector<Cell> cells = WithCrc(TombstonesTable(), {first, last, reason, WallMs()});
+  bury.BindAll(cells);
+  return bury.Run();
+}
+
+std::string NewId() { return RandomHex(16); }
+
+int64_t WallMs() {
+  return std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
+}
+
+bool HasJournalOfOurs(const std::string& path) {
+  if (access((path + "-journal").c_str(), F_OK) != 0) return false;
+  std::ifstream in(path, std::ios::binary);
+  std::string header(72, '\0');
+  if (!in.read(header.data(), static_cast<std::streamsize>(header.size()))) return false;
+  // https://www.sqlite.org/fileformat2.html: the application id is bytes 68 to 71, big-endian.
+  return header.starts_with("SQLite format 3") && header.substr(68) == "WHET";
+}
+
+StatusOr<LogMeta> ReadMetaRows(Connection& db) {
+  StatusOr<LogMeta> meta = MetaRows(db);
   return meta.ok() ? meta : BeyondReading(meta.status());
 }
 

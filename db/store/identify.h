@@ -32,6 +32,19 @@ struct LogMeta {
   int64_t last_seq = 0;  // highest sequence number in use, tombstones included
 };
 StatusOr<LogMeta> ReadMeta(Connection& db);
+StatusOr<LogMeta> ReadMetaRows(Connection& db);  // without last_seq
+
+// Small writes that creation, restoring and salvage share.
+Status PutMeta(Connection& db, const std::string& name, const std::string& value);
+// A tombstone: no row has the numbers first..last, and why.
+Status Bury(Connection& db, int64_t first, int64_t last, const std::string& reason);
+std::string NewId();  // 128 random bits: of a log, of a generation
+int64_t WallMs();     // for people only, see record.h
+
+// Whether `path` is a log beside which SQLite left a rollback journal: a change of its mode was cut
+// short (of a backup that is opened for writing for the first time). Only a writer can undo that;
+// the file's first bytes are believed.
+bool HasJournalOfOurs(const std::string& path);
 
 // What the mark proves to be missing at the end of the log, in words; nothing if it is whole. A
 // mark of another generation proves nothing.
@@ -40,7 +53,12 @@ std::optional<std::string> LostTailOf(const LogMeta& meta, const std::optional<H
 StatusOr<VerifyReport> VerifyLog(Connection& db, const LogMeta& meta,
                                  const std::optional<HighWater>& mark);
 
-// Brings an older schema to kSchemaVersion in one transaction, after a backup of the whole log.
+// Brings an older schema to kSchemaVersion in one transaction. Migrate makes a backup first.
+Status Upgrade(Connection& db, int from);
 Status Migrate(Connection& db, int from);
+
+// The whole log, as it is at one moment, as one file at `to_path`, where nothing lies; durable.
+// Damage is copied with the rest.
+Status CopyLog(Connection& from, const std::string& to_path);
 
 }  // namespace whet::db

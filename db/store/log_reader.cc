@@ -163,6 +163,20 @@ class LogReader::Impl {
     });
   }
 
+  Status CountRoom(LogStats& stats) {
+    return Read([&]() -> Status {
+      WHET_ASSIGN_OR_RETURN(const int64_t page, db_.QueryInt("PRAGMA page_size"));
+      WHET_ASSIGN_OR_RETURN(const int64_t pages, db_.QueryInt("PRAGMA page_count"));
+      WHET_ASSIGN_OR_RETURN(const int64_t unused, db_.QueryInt("PRAGMA freelist_count"));
+      WHET_ASSIGN_OR_RETURN(stats.buried,
+                            db_.QueryInt("SELECT sum(seq_last - seq_first + 1) FROM tombstones"));
+      stats.bytes = (pages - unused) * page;
+      stats.free_bytes = unused * page;
+      stats.journal_bytes = db_.JournalBytes();
+      return OkStatus();
+    });
+  }
+
   StatusOr<VerifyReport> VerifyInside(const std::optional<HighWater>& mark) {
     WHET_ASSIGN_OR_RETURN(const LogMeta now, ReadMeta(db_));
     return VerifyLog(db_, now, mark);
@@ -363,6 +377,7 @@ const std::string& LogReader::generation() const { return impl_->meta().generati
 
 StatusOr<Best> LogReader::FindBest(const BestQuery& query) { return impl_->FindBest(query); }
 StatusOr<TrialRow> LogReader::Trial(int64_t seq) { return impl_->Trial(seq); }
+Status LogReader::CountRoom(LogStats& stats) { return impl_->CountRoom(stats); }
 StatusOr<VerifyReport> LogReader::Verify() { return impl_->Verify(); }
 
 StatusOr<int64_t> LogReader::ForEachTrial(const RecordKey* key,
@@ -398,13 +413,14 @@ StatusOr<JobRow> LogReader::Job(const std::string& job_id) {
   return JobFrom(std::move(cells));
 }
 
-StatusOr<std::vector<JobRow>> LogReader::Jobs() {
+StatusOr<std::vector<JobRow>> LogReader::Jobs(OnDamage on_damage) {
   std::vector<JobRow> jobs;
   WHET_RETURN_IF_ERROR(impl_->ForEachRow(
       JobsTable(), "ORDER BY created_ms, job_id", [&](StatusOr<std::vector<Cell>> cells) -> Status {
-        if (!cells.ok()) return cells.status();
-        WHET_ASSIGN_OR_RETURN(JobRow job, JobFrom(*std::move(cells)));
-        jobs.push_back(std::move(job));
+        StatusOr<JobRow> job =
+            cells.ok() ? JobFrom(*std::move(cells)) : StatusOr<JobRow>(cells.status());
+        if (!job.ok()) return on_damage == OnDamage::kSkip ? OkStatus() : job.status();
+        jobs.push_back(*std::move(job));
         return OkStatus();
       }));
   return jobs;

@@ -1,9 +1,5 @@
 #include "db/store/log_writer.h"
 
-#include <sys/random.h>
-
-#include <chrono>
-
 #include "db/record/jsonl.h"
 #include "db/store/codec.h"
 #include "db/store/schema.h"
@@ -12,20 +8,6 @@ namespace whet::db {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kWalPages = 1000;  // checkpoint beyond 4 MB of write-ahead log
-
-std::string RandomHex() {  // 128 bits
-  unsigned char bytes[16];
-  WHET_CHECK(getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes));
-  std::string out;
-  for (const unsigned char b : bytes) out += fmt::format("{:02x}", b);
-  return out;
-}
-
-// For people only, see record.h.
-int64_t WallMs() {
-  return std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1);
-}
 
 // An error that concerns one row only; every other one spoils the transaction.
 bool IsOfRow(const Status& status) { return absl::IsFailedPrecondition(status); }
@@ -38,24 +20,19 @@ Status Configure(Connection& db, const WriterOptions& options) {
   }
   WHET_RETURN_IF_ERROR(db.Exec(fmt::format(
       "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}",
-      kWalPages, 16 * kWalPages * kPageBytes)));
+      options.checkpoint_pages, 16 * options.checkpoint_pages * kPageBytes)));
   return OkStatus();
 }
 
 Status CreateTables(Connection& db, const WriterOptions& options) {
   WHET_RETURN_IF_ERROR(db.Exec("BEGIN IMMEDIATE"));
   WHET_RETURN_IF_ERROR(db.Exec(std::string(SchemaSql(kSchemaVersion))));
-  WHET_ASSIGN_OR_RETURN(Statement insert, db.Prepare(InsertSql(MetaTable(), "INSERT")));
-  const std::pair<std::string, std::string> values[] = {{"log_id", RandomHex()},
-                                                        {"generation", RandomHex()},
+  const std::pair<std::string, std::string> values[] = {{"log_id", NewId()},
+                                                        {"generation", NewId()},
                                                         {"created_ms", std::to_string(WallMs())},
                                                         {"written_by", options.program},
                                                         {"commit", "0"}};
-  for (const auto& [name, value] : values) {
-    const std::vector<Cell> cells = WithCrc(MetaTable(), {name, value});
-    insert.BindAll(cells);
-    WHET_RETURN_IF_ERROR(insert.Run());
-  }
+  for (const auto& [name, value] : values) WHET_RETURN_IF_ERROR(PutMeta(db, name, value));
   return db.Exec("COMMIT");
 }
 
@@ -63,10 +40,26 @@ Status CheckPages(Connection& db) {
   WHET_ASSIGN_OR_RETURN(const std::string check, db.QueryText("PRAGMA quick_check(1)"));
   if (check == "ok") return OkStatus();
   return DataLoss(
-      "tuning log '{}' is damaged: {}; `whet log export` saves the rows that are whole for import "
-      "into a "
-      "new log",
-      db.path(), CleanText(check, 300));
+      "tuning log '{}' is damaged: {}; restore a backup, or go on with the rows that are whole: "
+      "`whet log salvage --db {}`",
+      db.path(), CleanText(check, 300), db.path());
+}
+
+// An empty log, whole under another name before it gets its own: whenever the power fails, there is
+// a log or none.
+Status CreateLog(const std::string& path, const WriterOptions& options) {
+  const std::string fresh = path + ".new";
+  RemoveLogFiles(fresh);  // of a creation that was cut short
+  {
+    WHET_ASSIGN_OR_RETURN(Connection db, Connection::Open(fresh, OpenMode::kCreate));
+    WHET_RETURN_IF_ERROR(Configure(db, options));
+    WHET_RETURN_IF_ERROR(CreateTables(db, options));
+    WHET_RETURN_IF_ERROR(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"));
+  }
+  // What SQLite left beside a file that is gone would be taken for the new one's.
+  RemoveLogFiles(path);
+  WHET_RETURN_IF_ERROR(SyncFolderOf(path));
+  return RenameFile(fresh, path);
 }
 
 // The writing connection to a file that is known to be a log or nothing at all.
@@ -75,7 +68,7 @@ StatusOr<Connection> OpenForWriting(const std::string& path, const WriterOptions
   WHET_ASSIGN_OR_RETURN(const int version, IdentifyLog(db));
   WHET_RETURN_IF_ERROR(CheckPages(db));
   WHET_RETURN_IF_ERROR(Configure(db, options));
-  if (version == 0) {
+  if (version == 0) {  // an earlier release's creation that was cut short
     WHET_RETURN_IF_ERROR(CreateTables(db, options));
     WHET_RETURN_IF_ERROR(SyncFolderOf(path));
   } else {
@@ -96,18 +89,28 @@ StatusOr<std::unique_ptr<LogWriter>> LogWriter::Open(const std::string& given_pa
                                                      const WriterOptions& options) {
   WHET_ASSIGN_OR_RETURN(const std::string path, CanonicalPath(given_path));
   WHET_RETURN_IF_ERROR(RefuseNetworkFileSystem(path));
-  WHET_ASSIGN_OR_RETURN(const FileState state, LookAt(path));
-  if (state == FileState::kFilled) {
+  WHET_ASSIGN_OR_RETURN(FileState state, LookAt(path));
+  if (state == FileState::kFilled && !HasJournalOfOurs(path)) {
     // Before anything is created beside the file: is it ours at all?
     WHET_ASSIGN_OR_RETURN(Connection look, OpenForReading(path));
     WHET_RETURN_IF_ERROR(IdentifyLog(look).status());
   }
   WHET_ASSIGN_OR_RETURN(OwnedFd lock, LockForWriting(path));
   const std::optional<HighWater> mark = HighWaterFile::Read(path);
+  WHET_ASSIGN_OR_RETURN(state, LookAt(path));  // as the lock's last holder left it
+  if (state != FileState::kFilled) {
+    if (mark && mark->seq > 0 && options.lost_tail == WriterOptions::LostTail::kRefuse) {
+      return DataLoss(
+          "tuning log '{}' is gone: {} trial rows were acknowledged here; restore a backup (`whet "
+          "log restore`), or remove '{}' to begin a new log",
+          path, mark->seq, HighWaterFile::PathFor(path));
+    }
+    WHET_RETURN_IF_ERROR(CreateLog(path, options));
+  }
   WHET_ASSIGN_OR_RETURN(Connection db, OpenForWriting(path, options));
   WHET_ASSIGN_OR_RETURN(HighWaterFile high_water, HighWaterFile::Open(path));
   std::unique_ptr<LogWriter> writer(
-      new LogWriter(std::move(lock), std::move(db), std::move(high_water)));
+      new LogWriter(std::move(lock), std::move(db), std::move(high_water), options.journal_limit));
   WHET_RETURN_IF_ERROR(writer->Prepare());
   if (const auto lost = LostTailOf(writer->meta_, mark)) {
     if (options.lost_tail == WriterOptions::LostTail::kRefuse) {
@@ -154,6 +157,7 @@ Status LogWriter::Prepare() {
       prepare(find_stale_,
               "SELECT 1 FROM trials WHERE generation=?1 AND job_id=?2 AND task=?3 AND trial=?4 AND "
               "(attempt>?5 OR (attempt=?5 AND status='counted')) LIMIT 1"));
+  WHET_RETURN_IF_ERROR(prepare(find_pruned_, "SELECT 1 FROM meta WHERE name=?"));
   WHET_RETURN_IF_ERROR(
       prepare(find_plan_, SelectSql(PlansTable(), "WHERE region=? AND alternative=?")));
   WHET_RETURN_IF_ERROR(prepare(put_plan_, InsertSql(PlansTable(), "INSERT OR REPLACE")));
@@ -176,18 +180,34 @@ Status LogWriter::SetMeta(const std::string& name, const std::string& value) {
 Status LogWriter::Salvage(const std::string& lost) {
   WHET_RETURN_IF_ERROR(db_.Exec("BEGIN IMMEDIATE"));
   if (next_meta_.last_seq > meta_.last_seq) {
-    WHET_ASSIGN_OR_RETURN(Statement bury, db_.Prepare(InsertSql(TombstonesTable(), "INSERT")));
-    const std::vector<Cell> cells = WithCrc(
-        TombstonesTable(), {meta_.last_seq + 1, next_meta_.last_seq, "salvage: " + lost, WallMs()});
-    bury.BindAll(cells);
-    WHET_RETURN_IF_ERROR(bury.Run());
+    WHET_RETURN_IF_ERROR(Bury(db_, meta_.last_seq + 1, next_meta_.last_seq, "salvage: " + lost));
   }
-  next_meta_.generation = RandomHex();
+  next_meta_.generation = NewId();
   WHET_RETURN_IF_ERROR(SetMeta("generation", next_meta_.generation));
   return Finish();
 }
 
+Status LogWriter::BoundJournal() {
+  if (db_.JournalBytes() <= journal_limit_) return OkStatus();
+  // Empty it, if no reader is in the middle of something just now.
+  WHET_RETURN_IF_ERROR(db_.Exec("PRAGMA busy_timeout=0"));
+  const Status emptied = db_.Exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  WHET_RETURN_IF_ERROR(db_.Exec("PRAGMA busy_timeout=5000"));
+  const int64_t bytes = db_.JournalBytes();
+  if (bytes <= journal_limit_) return OkStatus();
+  return ResourceExhausted(
+      "tuning log '{}': its write-ahead log has {} bytes, the limit is {}: another process reads "
+      "in one transaction for too long, or the disk is full; `fuser {}-wal` names the readers",
+      db_.path(), bytes, journal_limit_, db_.path());
+}
+
+Status LogWriter::Shrink() {
+  WHET_RETURN_IF_ERROR(db_.Vacuum());
+  return db_.Exec("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
 Status LogWriter::Begin() {
+  WHET_RETURN_IF_ERROR(BoundJournal());
   next_meta_ = meta_;
   new_targets_.clear();
   return db_.Exec("BEGIN IMMEDIATE");
@@ -330,9 +350,15 @@ StatusOr<AppendVerdict> LogWriter::Apply(const MachineRow& row) {
 }
 
 // A result under an authority that no longer holds: another generation of the log, or a trial that
-// a later attempt, or another lease of this one, has answered already.
+// a later attempt, or another lease of this one, has answered already, or may have, had it not been
+// forgotten since.
 StatusOr<bool> LogWriter::IsStale(const TrialRow& row) {
   if (row.status == TrialStatus::kLate || row.ids.generation != meta_.generation) return true;
+  const Cell mark = PrunedMark(row.ids.job_id);
+  find_pruned_.Bind(1, mark);
+  const StatusOr<bool> pruned = find_pruned_.Step();
+  find_pruned_.Reset();
+  if (!pruned.ok() || *pruned) return pruned;
   const std::vector<Cell> ids = {row.ids.generation, row.ids.job_id, row.key.Task().Hex(),
                                  row.ids.trial, row.ids.attempt};
   find_stale_.BindAll(ids);

@@ -1,4 +1,3 @@
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,25 +19,12 @@ std::string BackupPath(const std::string& path, int version) {
   return candidate;
 }
 
-Status Copy(Connection& from, const std::string& to_path) {
-  WHET_ASSIGN_OR_RETURN(Connection to, Connection::Open(to_path, OpenMode::kCreate));
-  sqlite3_backup* copy = sqlite3_backup_init(to.raw(), "main", from.raw(), "main");
-  if (copy == nullptr) return SqliteError(to.raw(), "starting the backup");
-  sqlite3_backup_step(copy, -1);
-  if (sqlite3_backup_finish(copy) != SQLITE_OK) return SqliteError(to.raw(), "writing the backup");
-  // A backup is one file: it must not need a write-ahead log beside it.
-  WHET_RETURN_IF_ERROR(to.Exec("PRAGMA journal_mode=DELETE"));
-  WHET_ASSIGN_OR_RETURN(const std::string check, to.QueryText("PRAGMA quick_check(1)"));
-  if (check != "ok") return DataLoss("the backup '{}' is not whole: {}", to_path, check);
-  return OkStatus();
-}
-
 // Copies under another name first, so that a backup that exists is a complete one.
 Status Backup(Connection& db, int version) {
   const std::string path = BackupPath(db.path(), version);
   const std::string partial = path + ".partial";
   std::remove(partial.c_str());
-  if (const Status copied = Copy(db, partial); !copied.ok()) {
+  if (const Status copied = CopyLog(db, partial); !copied.ok()) {
     std::remove(partial.c_str());
     return copied;
   }
@@ -73,6 +59,8 @@ Status From1To2(Connection& db) {
   return insert.Run();
 }
 
+}  // namespace
+
 Status Upgrade(Connection& db, int from) {
   WHET_RETURN_IF_ERROR(db.Exec("BEGIN IMMEDIATE"));
   for (int version = from; version < kSchemaVersion; ++version) {
@@ -82,8 +70,6 @@ Status Upgrade(Connection& db, int from) {
   WHET_RETURN_IF_ERROR(CheckSchema(db, kSchemaVersion));
   return db.Exec("COMMIT");
 }
-
-}  // namespace
 
 Status Migrate(Connection& db, int from) {
   if (from == kSchemaVersion) return OkStatus();

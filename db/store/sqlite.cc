@@ -212,6 +212,8 @@ void Connection::Rollback() {
   }
 }
 
+int64_t Connection::changes() const { return sqlite3_changes64(db_.get()); }
+
 int Connection::extended_error() const { return sqlite3_extended_errcode(db_.get()); }
 
 std::string Connection::FirstBytes(int n) const {
@@ -224,6 +226,21 @@ std::string Connection::FirstBytes(int n) const {
   if (file->pMethods->xRead(file, out.data(), static_cast<int>(out.size()), 0) != SQLITE_OK)
     return {};
   return out;
+}
+
+int64_t Connection::JournalBytes() const {
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(db_.get(), "main", SQLITE_FCNTL_JOURNAL_POINTER, &file);
+  sqlite3_int64 size = 0;
+  if (file == nullptr || file->pMethods == nullptr) return 0;
+  return file->pMethods->xFileSize(file, &size) == SQLITE_OK ? size : 0;
+}
+
+Status Connection::Vacuum() {
+  sqlite3_limit(db_.get(), SQLITE_LIMIT_ATTACHED, 1);  // SQLite attaches its temporary copy
+  const Status done = Exec("VACUUM");
+  sqlite3_limit(db_.get(), SQLITE_LIMIT_ATTACHED, 0);
+  return done;
 }
 
 void Connection::LimitTime(int64_t ms) { *deadline_ns_ = ms == 0 ? 0 : NowNs() + ms * 1000000; }

@@ -70,6 +70,11 @@ class Connection {
   // Leaves no transaction open, whatever state an error left.
   void Rollback();
   int extended_error() const;
+  int64_t changes() const;  // rows that the last INSERT, UPDATE or DELETE touched
+  // Bytes of the write-ahead log beside the file, whoever wrote them; 0 without one.
+  int64_t JournalBytes() const;
+  // Rewrites the file without its free pages. Needs as much room again while it runs.
+  Status Vacuum();
   sqlite3* raw() const { return db_.get(); }
 
   // The first bytes of the file, read through SQLite's own handle: closing a descriptor of our own

@@ -54,6 +54,7 @@ StatusOr<LogStats> LogReader::Stats() {
                           Count(row, log);
                           return true;
                         }));
+  WHET_RETURN_IF_ERROR(CountRoom(log));
   std::map<int64_t, Group*> ordered;
   for (auto& [key, group] : groups) ordered[group.first_seq] = &group;
   for (auto& [seq, group] : ordered) {

@@ -14,6 +14,8 @@
 namespace whet::db {
 namespace {
 
+constexpr int64_t kForgottenAtOnce = 256;  // rows of one transaction of a prune
+
 size_t BytesOf(const Row& row) {
   struct Size {
     size_t operator()(const WorkloadRow& r) { return r.text.size(); }
@@ -102,6 +104,39 @@ class TuningLog::Impl {
     return report;
   }
 
+  StatusOr<PruneReport> Prune(const PruneOptions& options) {
+    // A full disk is no reason not to try: to forget makes room.
+    if (const Status now = state(); absl::IsDataLoss(now)) return now;
+    PruneReport report;
+    WHET_ASSIGN_OR_RETURN(const RetentionPlan plan, PlanPrune(options, report));
+    std::vector<ForgottenTrace> batch;
+    int64_t rows = 0;
+    for (size_t i = 0; i < plan.traces.size() && !report.more; ++i) {
+      batch.push_back(plan.traces[i]);
+      rows += static_cast<int64_t>(batch.back().seqs.size());
+      if (rows < kForgottenAtOnce && i + 1 < plan.traces.size()) continue;
+      WHET_ASSIGN_OR_RETURN(const int64_t n, OnWriter([&](LogWriter& writer) {
+                              return writer.Forget(batch, plan.as_of_seq);
+                            }));
+      report.forgotten += n;
+      report.more = report.forgotten >= options.most && i + 1 < plan.traces.size();
+      batch.clear();
+      rows = 0;
+    }
+    report.kept = plan.kept_trials + plan.trials - report.forgotten;
+    report.kept_bytes = plan.kept_bytes;
+    if (report.more) return report;
+    if (!plan.idle_jobs.empty()) {
+      WHET_ASSIGN_OR_RETURN(report.forgotten_jobs, OnWriter([&](LogWriter& writer) {
+                              return writer.ForgetJobs(plan.idle_jobs, plan.as_of_seq);
+                            }));
+    }
+    if (options.room == PruneOptions::Room::kGiveBack && report.forgotten > 0) {
+      RunOnThread([&] { report.shrunk = writer_->Shrink(); });
+    }
+    return report;
+  }
+
   Status state() const {
     const std::lock_guard lock(mu_);
     return read_only_;
@@ -121,6 +156,26 @@ class TuningLog::Impl {
     std::function<void()> task;  // instead of a row
     size_t bytes = 0;
   };
+
+  StatusOr<RetentionPlan> PlanPrune(const PruneOptions& options, PruneReport& report) {
+    WHET_ASSIGN_OR_RETURN(const auto reader, LogReader::Open(path_));
+    WHET_ASSIGN_OR_RETURN(const std::vector<JobRow> jobs, reader->Jobs(OnDamage::kSkip));
+    RetentionPlanner planner(jobs);
+    WHET_ASSIGN_OR_RETURN(report.damaged, reader->ForEachTrial(nullptr, [&](const TrialRow& row) {
+      planner.Add(row);
+      return true;
+    }));
+    RetentionPlan plan = planner.Plan(options.limits, options.now_ms);
+    // A row that cannot be read may be of any job.
+    if (report.damaged > 0) plan.idle_jobs.clear();
+    return plan;
+  }
+
+  StatusOr<int64_t> OnWriter(const std::function<StatusOr<int64_t>(LogWriter&)>& work) {
+    StatusOr<int64_t> result = Unavailable("not started");
+    RunOnThread([&] { result = work(*writer_); });
+    return result;
+  }
 
   void Loop() {
     while (true) {
@@ -173,6 +228,24 @@ class TuningLog::Impl {
     Judge(verdicts.status());
     for (size_t i = 0; i < batch.size(); ++i) {
       if (batch[i].done) batch[i].done(verdicts.ok() ? (*verdicts)[i] : state());
+    }
+    if (!verdicts.ok()) FailQueued();
+  }
+
+  // What waits behind a batch that failed fails with it: a row must not be committed before one
+  // that was appended earlier, which it may refer to. Nothing comes in meanwhile.
+  void FailQueued() {
+    std::deque<Item> rows, tasks;
+    Status why;
+    {
+      const std::lock_guard lock(mu_);
+      for (Item& item : queue_) (item.task ? tasks : rows).push_back(std::move(item));
+      queue_ = std::move(tasks);
+      queued_bytes_ = 0;
+      why = read_only_;
+    }
+    for (const Item& item : rows) {
+      if (item.done) item.done(why);
     }
   }
 
@@ -237,6 +310,9 @@ Status TuningLog::Flush() {
 }
 
 StatusOr<ImportReport> TuningLog::Import(const std::string& p) { return impl_->Import(p); }
+StatusOr<PruneReport> TuningLog::Prune(const PruneOptions& options) {
+  return impl_->Prune(options);
+}
 Status TuningLog::state() const { return impl_->state(); }
 void TuningLog::SetPageLimit(int64_t pages) { impl_->SetPageLimit(pages); }
 const std::string& TuningLog::path() const { return impl_->path(); }

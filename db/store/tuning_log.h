@@ -29,6 +29,7 @@
 #include "compiler/support/status.h"
 #include "db/record/best.h"
 #include "db/record/record.h"
+#include "db/record/retention.h"
 
 namespace whet::db {
 
@@ -46,6 +47,11 @@ struct WriterOptions {
   size_t batch_rows = 512;  // one commit; bounds the latency of the first row of a batch
   // Cap on the file, in pages of 4 KiB; reaching it is a full disk. 0: none.
   int64_t page_limit = 0;
+  // The write-ahead log goes into the file whenever it has this many pages. Beyond `journal_limit`
+  // bytes, which only a reader that never ends its transaction brings about, the log is read-only
+  // until that reader is gone.
+  int64_t checkpoint_pages = 1000;
+  int64_t journal_limit = int64_t{256} << 20;
   std::chrono::milliseconds full_retry{1000};
   // A log that ends before what was acknowledged has lost its tail (a file restored from a copy, a
   // disk that lied). kSalvage goes on with what is there: the gap becomes a tombstone and the log
@@ -58,6 +64,23 @@ struct ImportReport {
   int64_t lines = 0;
   int64_t added = 0;
   int64_t repeated = 0;  // rows that the log had already
+};
+
+struct PruneOptions {
+  Retention limits;
+  int64_t now_ms = 0;        // wall clock, for the age of trials
+  int64_t most = INT64_MAX;  // trials to forget in this call, about
+  enum class Room { kReuse, kGiveBack } room = Room::kReuse;  // kGiveBack rewrites the file
+};
+
+struct PruneReport {
+  int64_t forgotten = 0;  // trials
+  int64_t forgotten_jobs = 0;
+  int64_t kept = 0;        // trials
+  int64_t kept_bytes = 0;  // as StoredBytes counts; may be above the limit: some must stay
+  int64_t damaged = 0;     // rows that were passed over: damage is not forgotten
+  bool more = false;       // `most` was reached
+  Status shrunk;           // why the file did not get smaller, for kGiveBack
 };
 
 class TuningLog {
@@ -83,6 +106,10 @@ class TuningLog {
   // Adds the rows of an exported file, all or nothing: an error names file and line. Trials come in
   // as Origin::kImported, jobs that were still open as cancelled. Other appends wait meanwhile.
   StatusOr<ImportReport> Import(const std::string& jsonl_path);
+
+  // Forgets trials beyond the limits (record/retention.h), in transactions of some hundred rows
+  // between which appends go on. Stops at the first error; what was forgotten by then is.
+  StatusOr<PruneReport> Prune(const PruneOptions& options);
 
   // OK, or why the log is read-only just now.
   Status state() const;
@@ -144,6 +171,10 @@ struct LogStats {
   std::array<int64_t, kFailureKinds> by_failure{};
   int64_t first_ms = 0, last_ms = 0;
   int64_t damaged_rows = 0;
+  int64_t buried = 0;            // numbers of trials that were forgotten or lost, and said so
+  int64_t bytes = 0;             // of the file's pages in use
+  int64_t free_bytes = 0;        // of pages that the next rows will use
+  int64_t journal_bytes = 0;     // of the write-ahead log beside it
   std::vector<TaskStats> tasks;  // in the order of their first trial
 };
 
@@ -198,7 +229,8 @@ class LogReader {
   StatusOr<WorkloadRow> Workload(const Fingerprint& fingerprint);
   StatusOr<DeviceRow> Device(const Fingerprint& fingerprint);
   StatusOr<JobRow> Job(const std::string& job_id);
-  StatusOr<std::vector<JobRow>> Jobs();  // by creation; DataLoss if one is damaged
+  // By creation. With kRefuse a damaged one is DataLoss, with kSkip it is left out.
+  StatusOr<std::vector<JobRow>> Jobs(OnDamage on_damage = OnDamage::kRefuse);
   // Of one region, or of all; by region, then alternative. Plans of which a row is damaged, their
   // own or a workload's, are left out.
   StatusOr<Plans> FindPlans(const std::optional<Fingerprint>& region = std::nullopt);
@@ -216,6 +248,7 @@ class LogReader {
 
  private:
   class Impl;
+  Status CountRoom(LogStats& stats);
   explicit LogReader(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -169,16 +169,40 @@ TEST(FullDiskTest, TheLogIsReadOnlyUntilThereIsRoomAgain) {
   EXPECT_TRUE(OpenReader(dir / "tuning.db")->Verify()->ok());
 }
 
+TEST(FullDiskTest, RowsBehindOneThatFoundNoRoomFailLikeItAndNotForLackOfIt) {
+  TempFolder dir;
+  WriterOptions options;
+  options.full_retry = std::chrono::hours(1);
+  options.batch_rows = 1;
+  options.page_limit = 60;
+  auto log = OpenSampleLog(dir / "tuning.db", options);
+  std::vector<Status> outcomes;
+  const WorkloadRow large{"whet-workload 1\n" + std::string(500'000, 'x') + "\n", "large"};
+  const auto note = [&](const StatusOr<AppendVerdict>& v) { outcomes.push_back(v.status()); };
+  ASSERT_TRUE(log->Append(large, note).ok());
+  for (int i = 1; i <= 3; ++i) {
+    TrialRow row = SampleTrial(log->generation(), i);
+    row.key.workload = large.fingerprint();
+    const Status refused = log->Append(row, note);
+    if (refused.ok()) continue;  // it is in the queue behind the large one
+    EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused;
+    break;
+  }
+  EXPECT_EQ(log->Flush().code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(outcomes.empty());
+  for (const Status& s : outcomes) EXPECT_EQ(s.code(), StatusCode::kResourceExhausted) << s;
+}
+
 TEST(FullDiskTest, ARealFullFileSystem) {
   TempFolder dir;
-  if (mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
+  if (mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=8m") != 0) {
     GTEST_SKIP() << "mounting a tmpfs needs root: " << strerror(errno);
   }
   WriterOptions options;
   options.full_retry = std::chrono::milliseconds(1);
   {
     auto log = OpenSampleLog(dir / "tuning.db", options);
-    WriteFile(dir / "ballast", std::string(400 << 10, 'x'));
+    WriteFile(dir / "ballast", std::string((7 << 20) + (400 << 10), 'x'));
     Status full = OkStatus();
     int64_t stored = 0;
     for (int i = 1; i <= 20000 && full.ok(); ++i) {
@@ -529,7 +553,12 @@ TEST(DamageTest, TheHighWaterFileSurvivesATornWriteAndAForeignMark) {
   ASSERT_TRUE(file->Write({"g", 3, 3}).ok());
   bytes = ReadFile(path + "-highwater");
   EXPECT_THAT(bytes, HasSubstr("whet-highwater 1 g 1 1 "));
+  // A log that is not there though rows were acknowledged is gone, not new.
+  EXPECT_THAT(TuningLog::Open(path), Fails(StatusCode::kDataLoss, "t.db' is gone: 3 trial rows"));
+  std::filesystem::remove(path + "-highwater");
+  MakeLog(path, 1);
   // A mark of another log that lay here says nothing about this one.
+  file = HighWaterFile::Open(path);
   ASSERT_TRUE(file->Write({"other", 1000, 1000}).ok());
   EXPECT_TRUE(TuningLog::Open(path).ok());
   EXPECT_THAT(OpenReader(path)->warnings(), testing::IsEmpty());

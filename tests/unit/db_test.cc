@@ -550,6 +550,11 @@ TEST(TransferTest, OneBadLineImportsNothingAndIsNamed) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "line 1: the file is empty"},
       {"{\"kind\":\"trial\"}\n", "line 1: not an exported tuning log"},
+      {"{\"input\": [\"llvm\", \"dense.x86\", [], {}], \"config\": {}, \"result\": [[0.1], 0]}\n",
+       "line 1: it looks like a log of AutoTVM"},
+      {"{\"i\": [[\"w\", \"llvm\"], [[], []]], \"r\": [[0.1], 0], \"v\": \"v0.6\"}\n",
+       "line 1: it looks like a log of the TVM auto-scheduler"},
+      {"[0, [[[], []], [0.1], {}, []]]\n", "line 1: it looks like a log of MetaSchedule"},
       {replaced("\"version\":1", "\"version\":9"),
        "line 1: exported in format 9, this release reads format 1"},
       {good.substr(0, good.rfind("{\"kind\":\"end\"")),
