@@ -143,6 +143,7 @@ StatusOr<Json> StatsJson(db::LogReader& log) {
                         {"feature_set", m.device.feature_set},
                         {"figures", m.machine.figures}});
   }
+  const int64_t rows = stats.trials + stats.late + stats.imported;
   return Json{{"log_id", log.log_id()},
               {"generation", log.generation()},
               {"machines", machines},
@@ -150,6 +151,11 @@ StatusOr<Json> StatsJson(db::LogReader& log) {
               {"failed", FailuresJson(stats.by_failure)},
               {"late", stats.late},
               {"imported", stats.imported},
+              {"buried", stats.buried},
+              {"bytes", stats.bytes},
+              {"free_bytes", stats.free_bytes},
+              {"journal_bytes", stats.journal_bytes},
+              {"bytes_per_trial", rows > 0 ? stats.bytes / rows : 0},
               {"first_ms", stats.first_ms},
               {"last_ms", stats.last_ms},
               {"damaged_rows", stats.damaged_rows},
@@ -160,6 +166,10 @@ void PrintStats(const Json& stats) {
   fmt::print("{} trials of {} tasks, {} late, {} imported, {} damaged rows\n",
              stats["trials"].get<int64_t>(), stats["tasks"].size(), stats["late"].get<int64_t>(),
              stats["imported"].get<int64_t>(), stats["damaged_rows"].get<int64_t>());
+  fmt::print("{} bytes in use, {} a trial; {} free, {} in the write-ahead log; {} trials buried\n",
+             stats["bytes"].get<int64_t>(), stats["bytes_per_trial"].get<int64_t>(),
+             stats["free_bytes"].get<int64_t>(), stats["journal_bytes"].get<int64_t>(),
+             stats["buried"].get<int64_t>());
   for (const auto& [kind, count] : stats["failed"].items())
     fmt::print("  failed, {}: {}\n", kind, count.get<int64_t>());
   for (const Json& m : stats["machines"])

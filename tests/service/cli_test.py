@@ -501,6 +501,27 @@ class CliTest(CliCase):
         self.assertIn('"kind":"end"', self.run_whet('log', 'export', '-', '--db', db).stdout)
         self.assertEqual(json.loads(self.run_whet('inspect', db, '--json', '-').stdout)['kind'], 'log')
 
+    def test_a_log_is_backed_up_restored_pruned_and_salvaged(self):
+        db = self.made_log()
+        self.expect(2, ['backup needs the FILE'], 'log', 'backup', '--db', db)
+        backup = json.loads(self.run_whet('log', 'backup', 'b.db', '--db', db, '--json', '-').stdout)
+        self.assertEqual((backup['file'], backup['bytes']), ('b.db', os.path.getsize(self.path('b.db'))))
+        self.expect(2, ['b.db', 'is there already'], 'log', 'backup', 'b.db', '--db', db)
+        before = json.loads(self.run_whet('log', 'stats', '--db', db, '--json', '-').stdout)
+        self.assertEqual(before['bytes'], backup['bytes'])
+        for kept_as in ['made.db.before-restore', 'made.db.before-restore.2']:
+            restored = json.loads(self.run_whet('log', 'restore', 'b.db', '--db', db, '--json', '-').stdout)
+            self.assertEqual(os.path.realpath(restored['kept_as']), os.path.realpath(self.path(kept_as)))
+            self.assertNotEqual(restored['generation'], before['generation'])
+        self.assertEqual(self.run_whet('log', 'restore', 'b.db', '--db', 'new.db').returncode, 0)
+        self.expect(0, [], 'log', 'check', '--db', 'new.db')
+        self.expect(2, ['none.db', 'no backup'], 'log', 'restore', 'none.db', '--db', db)
+        self.expect(2, ['needs a limit', '--keep-days'], 'log', 'prune', '--db', db)
+        self.expect(2, ['absent.db', 'does not exist'], 'log', 'prune', '--keep-trials', '5', '--db', 'absent.db')
+        pruned = json.loads(self.run_whet('log', 'prune', '--keep-trials', '5', '--db', db, '--json', '-').stdout)
+        self.assertEqual((pruned['forgotten'], pruned['kept']), (0, 0))
+        self.assertFalse(json.loads(self.run_whet('log', 'salvage', '--db', db, '--json', '-').stdout)['salvaged'])
+
     # ---- servers ----
 
     def test_servers_that_do_not_answer_within_five_seconds(self):
