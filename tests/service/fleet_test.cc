@@ -6,11 +6,19 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sqlite3.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <thread>
 
 #include "db/store/tuning_log.h"
 #include "proto/rpc/endpoint.h"
@@ -99,8 +107,8 @@ class Fleet : public ::testing::Test {
                    const std::vector<std::string>& more = {}) {
     server_.reset();
     tracker = tracker.substr(tracker.rfind(':'));
-    std::vector<std::string> args = {"--tracker", tracker,       "--listen",   listen,
-                                     "--db",      dir_ / "t.db", "--builders", "1"};
+    std::vector<std::string> args = {"--tracker", tracker, "--listen",   listen,
+                                     "--db",      db_,     "--builders", "1"};
     args.insert(args.end(), more.begin(), more.end());
     server_ = std::make_unique<Running>("../tests/zoo-server", args, dir_ / "server.log");
     tracker_address_ = server_->Listening("tracker");
@@ -179,7 +187,7 @@ class Fleet : public ::testing::Test {
   }
   std::map<std::string, db::TrialRow> Rows() {  // by task and number
     std::map<std::string, db::TrialRow> rows;
-    const auto log = db::LogReader::Open(dir_ / "t.db");
+    const auto log = db::LogReader::Open(db_);
     EXPECT_TRUE(log.ok()) << log.status();
     if (!log.ok()) return rows;
     EXPECT_TRUE((*log)
@@ -194,6 +202,7 @@ class Fleet : public ::testing::Test {
   }
 
   TempDir dir_;
+  std::string db_ = dir_ / "t.db";
   std::unique_ptr<Running> server_, worker_;
   std::string tracker_address_, server_address_;
   std::unique_ptr<v1::Tuner::Stub> stub_;
@@ -366,6 +375,117 @@ TEST_F(Fleet, StoppedWorkerDeliversWhatItRunsAndTheNextGoesOn) {
     EXPECT_FALSE(db::IsRetried(row.failure)) << AnimalOf(row.trace) << ": " << row.message;
     EXPECT_EQ(row.status, db::TrialStatus::kCounted) << AnimalOf(row.trace);
   }
+}
+
+// A file system of a few megabytes, gone with this object.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::string folder) : folder_(std::move(folder)) {
+    mkdir(folder_.c_str(), 0700);
+    mounted_ = mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=8m") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(folder_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  std::string operator/(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  const std::string folder_;
+  bool mounted_ = false;
+};
+
+TEST_F(Fleet, FullDiskStopsAcknowledgementsAndWhatWaitedComesInOnceThereIsRoom) {
+  const SmallDisk disk(dir_ / "small");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root: " << strerror(errno);
+  db_ = disk / "t.db";
+  StartServer();
+  StartWorker();
+  const pid_t server_pid = server_->process().pid();
+  const auto job = Submit(Spec(24, 4));
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string ballast = disk / "ballast";
+  std::thread helper;
+  std::vector<v1::TrialEvent> told;
+  const v1::JobSnapshot end = Watch(job->job_id(), &told, [&] {
+    if (told.size() < 3 || helper.joinable()) return false;
+    // All the room there is; then, once the server has said so, none of it.
+    const std::string block(4096, 'x');
+    std::ofstream out(ballast, std::ios::binary);
+    while (out.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+    }
+    helper = std::thread([&] {
+      const int64_t deadline = MonotonicNs() + 60 * kSecond;
+      while (server_->Log().find("event=log_not_writable") == std::string::npos &&
+             MonotonicNs() < deadline) {
+        std::this_thread::yield();
+      }
+      unlink(ballast.c_str());
+    });
+    return false;
+  });
+  ASSERT_TRUE(helper.joinable());
+  helper.join();
+  EXPECT_EQ(end.state(), v1::JOB_DONE) << end.error() << server_->Log();
+  EXPECT_EQ(end.trials_done(), 24);
+  EXPECT_THAT(server_->Log(), HasSubstr("event=log_not_writable"));
+  EXPECT_THAT(server_->Log(), HasSubstr("the log is read-only until this is over"));
+  EXPECT_THAT(server_->Log(), HasSubstr("event=log_writable_again"));
+  EXPECT_THAT(server_->Log(), ::testing::Not(HasSubstr("event=row_")));
+  EXPECT_EQ(server_->process().pid(), server_pid);
+  EXPECT_EQ(server_->Exit(0), -1) << "the server is gone";
+  std::map<std::string, int> counts;
+  for (const auto& [name, row] : Rows()) {
+    if (row.rung != 4) ++counts[row.key.workload.Hex() + row.trace];
+  }
+  EXPECT_EQ(counts.size(), 24u);
+  for (const auto& [trace, n] : counts) EXPECT_EQ(n, 1) << trace;
+  EXPECT_EQ(server_->StopWith(SIGTERM), 0);
+  const auto log = db::LogReader::Open(db_, {db::ReaderOptions::Check::kFull});
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_THAT((*log)->warnings(), ::testing::IsEmpty());
+}
+
+TEST_F(Fleet, ServerOnADamagedLogSaysSoAndGoesOnWithTheRest) {
+  StartServer();
+  StartWorker();
+  auto job = Submit(Spec(6));
+  ASSERT_TRUE(job.ok()) << job.status();
+  std::vector<v1::TrialEvent> told;
+  EXPECT_EQ(Watch(job->job_id(), &told).state(), v1::JOB_DONE);
+  EXPECT_EQ(server_->StopWith(SIGTERM), 0);
+  EXPECT_THAT(server_->Log(), ::testing::Not(HasSubstr("event=log_damaged")));
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(db_.c_str(), &db), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db, "UPDATE trials SET median_ns=1 WHERE seq=2; UPDATE jobs SET error='?'",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(db);
+  StartServer();
+  EXPECT_THAT(server_->Log(), HasSubstr("event=log_damaged"));
+  EXPECT_THAT(server_->Log(), HasSubstr("trials row 2: its CRC does not match"));
+  EXPECT_THAT(server_->Log(), HasSubstr("whet log salvage --db"));
+}
+
+TEST_F(Fleet, OldTrialsAreForgottenByTheServerItself) {
+  StartServer();
+  StartWorker();
+  const auto job = Submit(Spec(12));
+  ASSERT_TRUE(job.ok()) << job.status();
+  std::vector<v1::TrialEvent> told;
+  EXPECT_EQ(Watch(job->job_id(), &told).state(), v1::JOB_DONE);
+  const size_t before = Rows().size();
+  EXPECT_EQ(server_->StopWith(SIGTERM), 0);
+  StartServer(":0", "127.0.0.1:0", {"--keep-trials", "2"});
+  const int64_t deadline = MonotonicNs() + 30 * kSecond;
+  while (server_->Log().find("event=log_pruned") == std::string::npos && MonotonicNs() < deadline)
+    std::this_thread::yield();
+  const size_t after = Rows().size();
+  EXPECT_LT(after, before);
+  EXPECT_GE(after, 2u);
+  const auto log = db::LogReader::Open(db_, {db::ReaderOptions::Check::kFull});
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_THAT((*log)->warnings(), ::testing::IsEmpty());
 }
 
 TEST_F(Fleet, CancelledJobKeepsItsRows) {

@@ -21,7 +21,7 @@ StatusOr<v1::KeptJob> Restore(const db::JobRow& row, db::LogReader& log) {
 }  // namespace
 
 StatusOr<std::vector<Leftover>> ReadLeftovers(db::LogReader& log) {
-  WHET_ASSIGN_OR_RETURN(std::vector<db::JobRow> jobs, log.Jobs());
+  WHET_ASSIGN_OR_RETURN(std::vector<db::JobRow> jobs, log.Jobs(db::OnDamage::kSkip));
   std::vector<Leftover> leftovers;
   for (db::JobRow& row : jobs) {
     if (db::IsTerminal(row.state)) continue;

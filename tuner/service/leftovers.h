@@ -16,7 +16,7 @@ struct Leftover {
   StatusOr<v1::KeptJob> kept;
 };
 
-// In the order in which they came. DataLoss: a job's row is damaged.
+// In the order in which they came; damaged rows are left out.
 StatusOr<std::vector<Leftover>> ReadLeftovers(db::LogReader& log);
 
 }  // namespace whet::tuner

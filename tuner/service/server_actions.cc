@@ -7,6 +7,15 @@ namespace whet::tuner {
 namespace {
 
 constexpr int64_t kLogRetry = 500 * kMillisecond;
+constexpr int64_t kPruneEvery = 3600 * kSecond;
+constexpr int64_t kPruneAgain = kSecond;   // while there is more to forget
+constexpr int64_t kPrunedAtOnce = 20'000;  // trials: a stop waits for no more
+
+// The row itself is at fault, so that trying again is of no use. Everything else is the disk's or
+// the log's fault, and what is not kept must not be acknowledged.
+bool RowIsRefused(const Status& s) {
+  return absl::IsInvalidArgument(s) || absl::IsFailedPrecondition(s);
+}
 
 }  // namespace
 
@@ -176,26 +185,20 @@ void TunerServer::Impl::Do(AppendRow& a) {
   if (auto* job = std::get_if<db::JobRow>(&a.row)) job->updated_ms = wall;
   if (auto* plan = std::get_if<db::PlanRow>(&a.row)) plan->created_ms = wall;
   if (auto* machine = std::get_if<db::MachineRow>(&a.row)) machine->created_ms = wall;
-  waiting_rows_.push_back(std::move(a));
+  waiting_rows_.emplace(next_row_++, std::move(a));
   if (waiting_rows_.size() == 1) AppendWaiting();
 }
 
 void TunerServer::Impl::AppendWaiting() {
   while (!waiting_rows_.empty()) {
-    const AppendRow& row = waiting_rows_.front();
-    const Status queued =
-        log_->Append(row.row, [this, row](const StatusOr<db::AppendVerdict>& verdict) {
-          Post([this, row, verdict] { OnCommitted(row, verdict); });
+    const auto& [order, row] = *waiting_rows_.begin();
+    const Status queued = log_->Append(
+        row.row, [this, order = order, row = row](const StatusOr<db::AppendVerdict>& verdict) {
+          Post([this, order, row, verdict] { OnCommitted(order, row, verdict); });
         });
-    if (queued.code() == absl::StatusCode::kResourceExhausted) {
-      if (!log_full_) spdlog::error("event=log_not_writable error=\"{}\"", Message(queued));
-      log_full_ = true;
-      log_retry_ns_ = Now() + kLogRetry;
-      return;
-    }
-    log_full_ = false;
+    if (!queued.ok() && !RowIsRefused(queued)) return WaitForLog(queued);
     const uint64_t ticket = row.ticket;
-    waiting_rows_.pop_front();
+    waiting_rows_.erase(waiting_rows_.begin());
     if (!queued.ok()) {
       spdlog::error("event=row_refused error=\"{}\"", Message(queued));
       Execute(core_->Committed(Now(), ticket, queued));
@@ -203,18 +206,51 @@ void TunerServer::Impl::AppendWaiting() {
   }
 }
 
-void TunerServer::Impl::OnCommitted(const AppendRow& row,
+void TunerServer::Impl::WaitForLog(const Status& why) {
+  if (!log_stalled_) {
+    spdlog::error("event=log_not_writable error=\"{}\"", Message(why));
+    // It may be at its own limit: forget now. (kNever: without limits, or it is doing so.)
+    if (next_prune_ns_ != kNever && !log_->state().ok()) next_prune_ns_ = 0;
+  }
+  log_stalled_ = true;
+  log_retry_ns_ = Now() + kLogRetry;
+}
+
+void TunerServer::Impl::OnCommitted(int64_t order, const AppendRow& row,
                                     const StatusOr<db::AppendVerdict>& verdict) {
-  if (verdict.status().code() == absl::StatusCode::kResourceExhausted ||
-      verdict.status().code() == absl::StatusCode::kUnavailable) {
-    waiting_rows_.push_front(row);
-    log_retry_ns_ = Now() + kLogRetry;
-    return;
+  // A row that refers to one that still waits is refused only because it came first.
+  const bool early = !waiting_rows_.empty() && waiting_rows_.begin()->first < order;
+  if (!verdict.ok() && (early || !RowIsRefused(verdict.status()))) {
+    waiting_rows_.emplace(order, row);
+    return WaitForLog(verdict.status());
+  }
+  if (verdict.ok() && log_stalled_) {
+    log_stalled_ = false;
+    spdlog::info("event=log_writable_again");
   }
   if (!verdict.ok()) spdlog::error("event=row_not_kept error=\"{}\"", Message(verdict.status()));
   Execute(core_->Committed(
       Now(), row.ticket,
       verdict.ok() ? StatusOr<db::TrialStatus>(verdict->status) : verdict.status()));
+}
+
+void TunerServer::Impl::PruneLog() {
+  next_prune_ns_ = kNever;  // until this one has ended
+  query_lane_.Post([this] {
+    db::PruneOptions options;
+    options.limits = options_.retention;
+    options.now_ms = RealClock().WallMs();
+    options.most = kPrunedAtOnce;
+    const StatusOr<db::PruneReport> pruned = log_->Prune(options);
+    if (!pruned.ok()) {
+      spdlog::warn("event=log_not_pruned error=\"{}\"", Message(pruned.status()));
+    } else if (pruned->forgotten > 0 || pruned->forgotten_jobs > 0) {
+      spdlog::info("event=log_pruned trials={} jobs={} kept={}", pruned->forgotten,
+                   pruned->forgotten_jobs, pruned->kept);
+    }
+    const bool more = pruned.ok() && pruned->more;
+    Post([this, more] { next_prune_ns_ = Now() + (more ? kPruneAgain : kPruneEvery); });
+  });
 }
 
 void TunerServer::Impl::Do(const ResultRefused& a) {

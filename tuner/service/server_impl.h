@@ -70,6 +70,7 @@ class TunerServer::Impl {
         builders_(std::move(builders)),
         spaces_(spaces),
         references_(references),
+        blobs_(options.max_unneeded_blob_bytes),
         tuner_service_(MakeTunerService()),
         dispatch_service_(MakeDispatchService()),
         workers_(
@@ -131,7 +132,9 @@ class TunerServer::Impl {
   // In order. A full queue or disk is waited for: what is not acknowledged is not lost, it is still
   // with its worker.
   void AppendWaiting();
-  void OnCommitted(const AppendRow& row, const StatusOr<db::AppendVerdict>& verdict);
+  void OnCommitted(int64_t order, const AppendRow& row, const StatusOr<db::AppendVerdict>& verdict);
+  void WaitForLog(const Status& why);
+  void PruneLog();
   void Do(const ResultRefused& a);
   void Do(const KeepBlob& a) { blobs_.Keep(a.sha256); }
   void Do(const DropBlob& a) { blobs_.Drop(a.sha256); }
@@ -182,9 +185,11 @@ class TunerServer::Impl {
   std::shared_ptr<std::promise<void>> when_idle_;
   std::unique_ptr<ServiceCore> core_;
   std::map<std::string, std::shared_ptr<JobContext>> contexts_;
-  std::deque<AppendRow> waiting_rows_;
+  std::map<int64_t, AppendRow> waiting_rows_;  // by the order in which they came
+  int64_t next_row_ = 0;
   int64_t log_retry_ns_ = 0;
-  bool log_full_ = false;
+  bool log_stalled_ = false;
+  int64_t next_prune_ns_ = 0;
   // Shared with gRPC until the call ends.
   std::shared_ptr<rpc::ClientStream<v1::LeaseRequest, v1::LeaseReply>> tracker_stream_;
   std::vector<std::future<void>> tracker_ends_;

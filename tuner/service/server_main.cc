@@ -20,7 +20,12 @@ struct Flags {
   std::string tracker = ":9190", listen = "127.0.0.1:9191", advertise, db = "tuning.db";
   std::string leftovers = "resume";
   int builders = 0;
+  int64_t max_db_mb = 0, max_wal_mb = 256, max_artifact_mb = 64, keep_mb = 0, keep_trials = 0,
+          keep_days = 0;
 };
+
+constexpr int64_t kMb = int64_t{1} << 20;
+constexpr int64_t kDayMs = 86'400'000;
 
 std::string HostBootId() {
   StatusOr<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id", 100);
@@ -47,6 +52,10 @@ StatusOr<std::unique_ptr<TunerServer>> StartServer(
   WHET_ASSIGN_OR_RETURN(const std::string program, FindProgram(builder));
   db::WriterOptions writing;
   writing.program = "tuner-server " + std::string(kVersion);
+  writing.page_limit = flags.max_db_mb * (kMb / 4096);
+  writing.journal_limit = flags.max_wal_mb * kMb;
+  options.max_unneeded_blob_bytes = static_cast<size_t>(flags.max_artifact_mb * kMb);
+  options.retention = {flags.keep_days * kDayMs, flags.keep_trials, flags.keep_mb * kMb};
   WHET_ASSIGN_OR_RETURN(auto log, db::TuningLog::Open(flags.db, writing));
   // One processor is for the device, when it is this machine; the builders share the others.
   const int builders = flags.builders > 0
@@ -93,6 +102,31 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
   app.add_option("--builders", flags.builders,
                  "processes that build candidates (default: one less than there are processors)")
       ->check(CLI::Range(0, 256));
+  app.add_option("--keep-mb", flags.keep_mb,
+                 "forget the oldest trials beyond this much, never the best ones; 0: forget none")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--keep-trials", flags.keep_trials,
+                 "the same by number, for each task; 0: no limit")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--keep-days", flags.keep_days, "the same by age; 0: no limit")
+      ->check(CLI::Range(0, 36500))
+      ->capture_default_str();
+  app.add_option("--max-db-mb", flags.max_db_mb,
+                 "the log's file grows no further: then nothing is acknowledged until there is "
+                 "room, like on a full disk; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-wal-mb", flags.max_wal_mb,
+                 "the same for the write-ahead log beside it, which grows while another program "
+                 "reads in one transaction")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-artifact-mb", flags.max_artifact_mb,
+                 "memory for candidates that no trial needs any more and a worker may yet ask for")
+      ->check(CLI::Range(0, 1 << 14))
+      ->capture_default_str();
   app.footer(
       "Examples:\n  tuner-server --tracker :9190 --listen :9191 --db tuning.db\n  tuner-server "
       "--tracker 127.0.0.1:9190 --listen 127.0.0.1:9191\nPrints `listening on HOST:PORT ROLE` for "

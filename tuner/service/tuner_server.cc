@@ -29,7 +29,17 @@ Status TunerServer::Impl::Start() {
         "release of both",
         builders_->hello().codegen_version(), config.codegen_version);
   }
-  WHET_ASSIGN_OR_RETURN(reader_, db::LogReader::Open(log_->path()));
+  // All of it is read once, so that damage is said before anything rests on it.
+  WHET_ASSIGN_OR_RETURN(reader_,
+                        db::LogReader::Open(log_->path(), {db::ReaderOptions::Check::kFull}));
+  for (const std::string& damage : reader_->warnings())
+    spdlog::warn("event=log_damaged what=\"{}\"", damage);
+  if (!reader_->warnings().empty()) {
+    spdlog::warn(
+        "event=log_damaged advice=\"such rows are left out; stop the server and run: whet "
+        "log salvage --db {}\"",
+        log_->path());
+  }
   core_ = std::make_unique<ServiceCore>(config);
   info_.set_build(kVersion);
   info_.set_server_id(config.server_id);
@@ -44,6 +54,7 @@ Status TunerServer::Impl::Start() {
       listener_, rpc::Listen(options_.listen, {tuner_service_.get(), dispatch_service_.get()}));
   advertise_ = options_.advertise.empty() ? listener_.address : options_.advertise;
   TakeUpLeftovers();
+  if (!options_.retention.any()) next_prune_ns_ = kNever;
   loop_ = std::thread([this] { RunLoop(); });
   spdlog::info("event=server_started address={} tracker={} log={} generation={} builders={}",
                listener_.address, options_.tracker, log_->path(), config.generation,
@@ -150,13 +161,15 @@ void TunerServer::Impl::CheckIdle() {
 void TunerServer::Impl::RunLoop() {
   int64_t next_tick = 0;
   while (!stop_) {
-    const int64_t deadline = std::min({next_tick, core_->NextDeadline(Now()), tracker_retry_ns_,
-                                       waiting_rows_.empty() ? kNever : log_retry_ns_});
+    const int64_t deadline =
+        std::min({next_tick, core_->NextDeadline(Now()), tracker_retry_ns_,
+                  waiting_rows_.empty() ? kNever : log_retry_ns_, next_prune_ns_});
     const std::optional<std::function<void()>> work = mailbox_.Pop(deadline);
     if (work) (*work)();
     const int64_t now = Now();
     if (now >= tracker_retry_ns_) ConnectTracker(now);
     if (!waiting_rows_.empty() && now >= log_retry_ns_) AppendWaiting();
+    if (now >= next_prune_ns_) PruneLog();
     if (now >= next_tick) {
       Execute(core_->Tick(now));
       next_tick = std::min(core_->NextDeadline(now), now + kSecond);

@@ -23,7 +23,9 @@ struct ServerOptions {
   std::string advertise;  // address that workers dial; empty: the one that is listened on
   std::string tracker;    // address to dial
   Leftovers leftovers = Leftovers::kResume;
-  CoreConfig core;  // ids, versions and builders are filled in here
+  db::Retention retention;  // of the log: looked after at the start and every hour
+  size_t max_unneeded_blob_bytes = 64u << 20;  // artifacts kept for workers that may yet ask
+  CoreConfig core;                             // ids, versions and builders are filled in here
 };
 
 class TunerServer {
