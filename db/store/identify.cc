@@ -165,7 +165,7 @@ bool HasJournalOfOurs(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string header(72, '\0');
   if (!in.read(header.data(), static_cast<std::streamsize>(header.size()))) return false;
-  // https://www.sqlite.org/fileformat2.html: the application id is bytes 68 to 71, big-endian.
+  // SQLite's file format, section 1.3: bytes 68 to 71 are the application id, big-endian.
   return header.starts_with("SQLite format 3") && header.substr(68) == "WHET";
 }
 
