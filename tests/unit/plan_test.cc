@@ -39,6 +39,12 @@ class PlanTest : public testing::Test {
     options_.output = folder_ / "m.so";
   }
 
+  // It and what says how far it was.
+  void RemoveLog() const {
+    std::filesystem::remove(options_.db);
+    std::filesystem::remove(options_.db + "-highwater");
+  }
+
   // A log that holds the plans and one trial of the default schedule for each of their tasks, as
   // fast as `ns` says; 0: none.
   using Time = std::function<double(const TaskInfo&)>;
@@ -153,7 +159,7 @@ TEST_F(PlanTest, OtherLayoutsAreTakenWhereTheirTasksAreFaster) {
     }
   }
   ASSERT_FALSE(rows.empty());
-  std::filesystem::remove(options_.db);
+  RemoveLog();
   MakeLog([&](const TaskInfo& t) {
     const Fingerprint f = FingerprintOf(t.workload);
     return rows.count(f) ? 10 : own.count(f) ? 500 : 0;
@@ -168,7 +174,7 @@ TEST_F(PlanTest, OtherLayoutsAreTakenWhereTheirTasksAreFaster) {
 TEST_F(PlanTest, AnAlternativeThatIsNotTimedOrNotFasterIsNotTaken) {
   MakeLog([](const TaskInfo& t) { return Fused(t) ? 100 : 0; });
   EXPECT_EQ(Prepared().plan.source, "default");
-  std::filesystem::remove(options_.db);
+  RemoveLog();
   MakeLog([](const TaskInfo& t) { return Fused(t) ? 100 : 60; });
   const PreparedModel m = Prepared();
   EXPECT_EQ(m.plan.source, "default");
@@ -181,7 +187,7 @@ TEST_F(PlanTest, DisturbedTimesAndTimesOfSeveralBoardsChooseNothing) {
   contended_ = true;
   MakeLog(faster_apart);
   EXPECT_EQ(Prepared().plan.source, "default");
-  std::filesystem::remove(options_.db);
+  RemoveLog();
   contended_ = false;
   other_board_ = db::SampleDevice("board-2").fingerprint();
   MakeLog(faster_apart);
@@ -238,7 +244,7 @@ TEST_F(PlanTest, TimesOfTasksDecideWhereLayoutsMeet) {
       EXPECT_EQ(report.plan.costs.ns, 1e6);  // and the copy that is made in either case
       EXPECT_LE(report.plan.costs.other_ns, 300);
     }
-    std::filesystem::remove(options_.db);
+    RemoveLog();
   }
 }
 
