@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 
-OUR_FOLDERS = ("compiler/", "tuner/", "worker/", "tracker/", "db/", "deploy/", "proto/")
+OUR_FOLDERS = ("compiler/", "tuner/", "worker/", "tracker/", "db/", "deploy/", "proto/", "fleet/")
 CPP = (".cc", ".h", ".c")
 
 
