@@ -10,8 +10,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "compiler/support/env.h"
@@ -28,6 +33,9 @@ constexpr auto kStartLimit = std::chrono::seconds(20);
 // gone for good. Told again it ends at once, and keeps it.
 constexpr auto kStopPatience = std::chrono::seconds(1);
 constexpr auto kStopLimit = std::chrono::seconds(10);
+constexpr std::string_view kBundleVariable = "WHET_TLS=";
+constexpr std::string_view kRun = "run-";  // and the process's number
+constexpr size_t kMaxFolder = 80;
 
 std::string Tail(int log) {
   constexpr off_t kMost = 2000;
@@ -37,6 +45,38 @@ std::string Tail(int log) {
   text.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return size > kMost ? "..." + text : text;
+}
+
+// Folders of processes that are gone: they were killed, and had no time for it.
+void RemoveStale(const std::string& state) {
+  const StatusOr<std::vector<std::string>> names = ListDir(state);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.rfind(kRun, 0) != 0) continue;
+    int pid = 0;
+    const char* end = name.data() + name.size();
+    if (std::from_chars(name.data() + kRun.size(), end, pid).ptr != end || pid <= 0) continue;
+    std::error_code ignored;
+    if (kill(pid, 0) != 0 && errno == ESRCH)
+      std::filesystem::remove_all(state + "/" + name, ignored);
+  }
+}
+
+// A new folder that is this user's alone, with a path short enough for a socket's.
+StatusOr<std::string> SocketFolder(const std::string& state_dir) {
+  WHET_ASSIGN_OR_RETURN(const std::string state, StateDir(state_dir));
+  RemoveStale(state);
+  std::error_code failed;
+  std::string folder = std::filesystem::absolute(state, failed).string() + "/" + std::string(kRun) +
+                       std::to_string(getpid());
+  if (failed || folder.size() > kMaxFolder || folder.find(' ') != std::string::npos) {
+    folder = "/tmp/whet-run-XXXXXX";
+    if (!mkdtemp(folder.data())) return ErrnoStatus(errno, "cannot make a folder in /tmp");
+    return folder;
+  }
+  std::filesystem::remove_all(folder, failed);  // of an earlier process of this number
+  WHET_RETURN_IF_ERROR(MakeDirs(folder));
+  return folder;
 }
 
 }  // namespace
@@ -53,6 +93,12 @@ StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name,
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (std::string& a : args) argv.push_back(a.data());
   argv.push_back(nullptr);
+  std::vector<char*> env;
+  for (char** e = environ; *e; ++e) {
+    if (std::string_view(*e).substr(0, kBundleVariable.size()) != kBundleVariable)
+      env.push_back(*e);
+  }
+  env.push_back(nullptr);
   const pid_t parent = getpid();
   child.pid = fork();
   if (child.pid == 0) {  // only calls that are safe between fork and exec
@@ -60,7 +106,7 @@ StatusOr<LocalServers::Child> LocalServers::Launch(const std::string& name,
     prctl(PR_SET_PDEATHSIG, orphaned);
     if (getppid() != parent || dup2(null, 0) < 0 || dup2(out[1], 1) < 0 || dup2(child.log, 2) < 0)
       _exit(127);
-    execv(argv[0], argv.data());
+    execve(argv[0], argv.data(), env.data());
     _exit(127);
   }
   const int error = errno;
@@ -106,9 +152,11 @@ Status LocalServers::AwaitPorts(Child& server) {
 
 StatusOr<std::unique_ptr<LocalServers>> LocalServers::Start(const LocalServersOptions& options) {
   std::unique_ptr<LocalServers> s(new LocalServers);
+  WHET_ASSIGN_OR_RETURN(s->folder_, SocketFolder(options.state_dir));
   WHET_ASSIGN_OR_RETURN(s->server_child_, Launch("tuner-server",
-                                                 {"--tracker", ":0", "--listen", "127.0.0.1:0",
-                                                  "--db", options.db, "--leftovers", "end"},
+                                                 {"--tracker", ":0", "--listen",
+                                                  "unix:" + s->folder_ + "/server.sock", "--db",
+                                                  options.db, "--leftovers", "end"},
                                                  SIGKILL));
   WHET_RETURN_IF_ERROR(s->AwaitPorts(s->server_child_));
   std::vector<std::string> worker = {"--key", kKey, "--tracker", s->tracker_};
@@ -166,6 +214,9 @@ void LocalServers::Stop(Child& child) {
 LocalServers::~LocalServers() {
   Stop(worker_child_);
   Stop(server_child_);
+  if (folder_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
 }
 
 }  // namespace whet::driver

@@ -1,8 +1,10 @@
 // The embedded mode of `whet tune`: a tuner server (its tracker inside) and a worker for this
-// machine, as child processes on loopback ports of the system's choice: the same programs and
-// protocol as on a fleet, so that what is shown here is what runs there. They are in a process
-// group of their own (Ctrl-C reaches only us, and we stop them in order) and die with us however we
-// die. Must be started before the process has threads. Owned by one thread.
+// machine, as child processes on sockets in a folder of mode 0700 (a port of loopback would let
+// every user of the machine run code as this one): the same programs and protocol as on a fleet, so
+// that what is shown here is what runs there. They are in a process group of their own (Ctrl-C
+// reaches only us, and we stop them in order) and die with us however we die. The bundle of a fleet
+// (WHET_TLS) is not theirs: nothing here is reached from elsewhere. Must be started before the
+// process has threads. Owned by one thread.
 #pragma once
 #include <sys/types.h>
 
@@ -26,8 +28,8 @@ class LocalServers {
   LocalServers(const LocalServers&) = delete;
   LocalServers& operator=(const LocalServers&) = delete;
 
-  const std::string& server() const { return server_; }    // HOST:PORT
-  const std::string& tracker() const { return tracker_; }  // HOST:PORT
+  const std::string& server() const { return server_; }    // unix:PATH
+  const std::string& tracker() const { return tracker_; }  // unix:PATH
   static constexpr const char* kKey = "local";
 
   // OK while both run; otherwise which one ended, and the end of its log. InvalidArgument when it
@@ -51,7 +53,7 @@ class LocalServers {
   static Status EndOf(const Child& child);
   static void Stop(Child& child);
 
-  std::string server_, tracker_;
+  std::string folder_, server_, tracker_;
   Child server_child_, worker_child_;
 };
 

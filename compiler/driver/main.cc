@@ -12,6 +12,7 @@
 
 #include "compiler/driver/flags.h"
 #include "compiler/driver/report.h"
+#include "compiler/driver/tuner_client.h"
 #include "compiler/driver/verb.h"
 #include "compiler/support/config.h"
 
@@ -50,11 +51,16 @@ int Main(int argc, char** argv) {
   CLI::App app(kAbout, "whet");
   app.require_subcommand(0, 1);
   app.get_formatter()->column_width(36);
+  std::string tls;
+  app.add_option("--tls", tls,
+                 "folder of a bundle of `whet pki issue`, with which servers and trackers of other "
+                 "machines are reached")
+      ->type_name("DIR");
   std::vector<std::unique_ptr<Verb>> verbs;
   std::vector<std::unique_ptr<Flags>> flags;
   for (const VerbEntry& entry : Verbs()) {
     CLI::App* sub = app.add_subcommand(entry.name, entry.summary);
-    sub->fallthrough();  // --config and --dump-config may follow the verb
+    sub->fallthrough();  // --config, --dump-config and --tls may follow the verb
     verbs.push_back(entry.make());
     flags.push_back(std::make_unique<Flags>(sub));
     verbs.back()->Declare(*flags.back());
@@ -69,6 +75,7 @@ int Main(int argc, char** argv) {
     args.push_back("--help");
   }
   if (const auto done = ParseProgram(app, static_cast<int>(args.size()), args.data())) return *done;
+  UseBundle(tls);
   for (size_t i = 0; i < verbs.size(); ++i) {
     if (!app.get_subcommand(Verbs()[i].name)->parsed()) continue;
     if (const Status s = flags[i]->CheckFiles(ConfigFile(app)); !s.ok())

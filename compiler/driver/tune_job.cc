@@ -200,8 +200,10 @@ StatusOr<TuneReport> Tune(const TuneOptions& o, const TuningTasks& tasks) {
     servers.state_dir = o.state_dir;
     WHET_ASSIGN_OR_RETURN(local, LocalServers::Start(servers));
   }
-  WHET_ASSIGN_OR_RETURN(const auto client,
-                        TunerClient::Connect(local ? local->server() : o.model.server));
+  WHET_ASSIGN_OR_RETURN(
+      const auto client,
+      TunerClient::Connect(local ? local->server() : o.model.server, std::chrono::seconds(30),
+                           local ? Where::kHere : Where::kFleet));
   WHET_ASSIGN_OR_RETURN(const v1::SubmitJobReply submitted,
                         SubmitWhenReady(*client, SpecOf(o, tasks), local.get()));
   TuneReport report;

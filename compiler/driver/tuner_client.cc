@@ -1,9 +1,12 @@
 #include "compiler/driver/tuner_client.h"
 
 #include <grpcpp/grpcpp.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "proto/rpc/endpoint.h"
@@ -20,8 +23,34 @@ constexpr auto kRetry = std::chrono::milliseconds(200);
 constexpr const char kServer[] = "tuner server";
 constexpr const char kTracker[] = "tracker";
 
+std::string& BundleDir() {
+  static std::string dir;
+  return dir;
+}
+
+// What this process shows to other machines; null without --tls.
+StatusOr<std::shared_ptr<rpc::Security>> Bundled() {
+  // Never destroyed: its thread runs until the process ends.
+  static auto& opened = *new std::shared_ptr<rpc::Security>;
+  if (BundleDir().empty() || opened) return opened;
+  // Why a peer was refused, or that the certificate ends soon: beside what a command prints.
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("whet"));
+  rpc::SecurityOptions options;
+  options.dir = BundleDir();
+  options.roles = {pki::Role::kClient, pki::Role::kAdmin};
+  StatusOr<std::shared_ptr<rpc::Security>> security = rpc::Security::Open(options);
+  if (!security.ok()) return Annotate(security.status(), "--tls");
+  opened = *security;
+  return opened;
+}
+
 StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const char* what,
-                                              const char* how) {
+                                              const char* how, rpc::Peer peer, Where where) {
+  if (where == Where::kHere) {
+    auto channel = rpc::Dial(address);
+    if (channel->WaitForConnected(SystemClock::now() + kConnectLimit)) return channel;
+    return Unavailable("the {} that was started here does not answer at {}", what, address);
+  }
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size() ||
       address.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
@@ -31,10 +60,15 @@ StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& address, const 
       digits > 5 || std::stoi(address.substr(colon + 1)) > 65535 ||
       std::stoi(address.substr(colon + 1)) == 0)
     return InvalidArgument("'{}' is not HOST:PORT: ports are numbers from 1 to 65535", address);
-  auto channel = rpc::Dial(address);
+  WHET_ASSIGN_OR_RETURN(const std::shared_ptr<rpc::Security> security, Bundled());
+  WHET_ASSIGN_OR_RETURN(const std::string checked,
+                        rpc::ParseDialAddress("the address", address, security.get()));
+  auto channel = rpc::Dial(checked, security.get(), peer);
   if (!channel->WaitForConnected(SystemClock::now() + kConnectLimit)) {
-    return Unavailable("cannot reach a {} at {} within {} s; is it running? ({})", what, address,
-                       kConnectLimit.count(), how);
+    return Unavailable("cannot reach a {} at {} within {} s; is it running{}? ({})", what, address,
+                       kConnectLimit.count(),
+                       security ? ", with a certificate of the same CA" : ", and without --tls",
+                       how);
   }
   return channel;
 }
@@ -55,6 +89,8 @@ Status FromGrpc(const grpc::Status& s, const char* what, const std::string& addr
 void Limit(grpc::ClientContext& context) { context.set_deadline(SystemClock::now() + kCallLimit); }
 
 }  // namespace
+
+void UseBundle(const std::string& dir) { BundleDir() = dir; }
 
 struct TunerClient::Impl {
   std::unique_ptr<v1::Tuner::Stub> stub;
@@ -78,11 +114,11 @@ TunerClient::TunerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TunerClient::~TunerClient() = default;
 
 StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(
-    const std::string& address, std::chrono::milliseconds reconnect_limit) {
+    const std::string& address, std::chrono::milliseconds reconnect_limit, Where where) {
   WHET_ASSIGN_OR_RETURN(
       const auto channel,
-      Dial(address, kServer,
-           "tuner-server --tracker :9190 --listen 127.0.0.1:9191 --db tuning.db"));
+      Dial(address, kServer, "tuner-server --tracker :9190 --listen 127.0.0.1:9191 --db tuning.db",
+           rpc::Peer::kServer, where));
   auto impl = std::make_unique<Impl>();
   impl->stub = v1::Tuner::NewStub(channel);
   impl->address = address;
@@ -151,13 +187,14 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
     }
     if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) return end;
     const auto now = std::chrono::steady_clock::now();
-    if (!lost) lost = now;
+    const auto since = lost.value_or(now);
+    lost = since;
     if (give_up()) return Unavailable("the server at {} is gone: {}", impl_->address, why);
-    if (now - *lost >= impl_->reconnect_limit) {
+    if (now - since >= impl_->reconnect_limit) {
       return Unavailable(
           "the server at {} has been away for {:.0f} s ({}); started again on the same log it goes "
           "on with job {}: run the same command again then to see it through",
-          impl_->address, std::chrono::duration<double>(now - *lost).count(), why, job_id);
+          impl_->address, std::chrono::duration<double>(now - since).count(), why, job_id);
     }
     std::this_thread::sleep_for(kRetry);
   }
@@ -165,7 +202,8 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
 
 StatusOr<v1::ListDevicesReply> TrackerDevices(const std::string& address, const std::string& key) {
   WHET_ASSIGN_OR_RETURN(const auto channel,
-                        Dial(address, kTracker, "rpc-tracker --listen 127.0.0.1:9190"));
+                        Dial(address, kTracker, "rpc-tracker --listen 127.0.0.1:9190",
+                             rpc::Peer::kTracker, Where::kFleet));
   const auto stub = v1::Tracker::NewStub(channel);
   grpc::ClientContext context;
   Limit(context);

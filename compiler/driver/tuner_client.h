@@ -14,12 +14,20 @@
 
 namespace whet::driver {
 
+// The bundle with which other machines are reached (`--tls DIR`); it is read when the first is
+// dialled. Without one only this machine is. Before any other function of this header.
+void UseBundle(const std::string& dir);
+
+// Of a fleet, or started by this process, on a socket that is its user's alone.
+enum class Where { kFleet, kHere };
+
 class TunerClient {
  public:
   // HOST:PORT. `reconnect_limit`: how long Watch tries to reach a server that went away.
   static StatusOr<std::unique_ptr<TunerClient>> Connect(
       const std::string& address,
-      std::chrono::milliseconds reconnect_limit = std::chrono::seconds(30));
+      std::chrono::milliseconds reconnect_limit = std::chrono::seconds(30),
+      Where where = Where::kFleet);
   ~TunerClient();
 
   StatusOr<v1::ServerInfo> Info();

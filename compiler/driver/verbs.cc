@@ -17,6 +17,7 @@ const std::vector<VerbEntry>& Verbs() {
       {"log", "look into a tuning log; export and import it", MakeLog},
       {"jobs", "the jobs of a tuner server", MakeJobs},
       {"devices", "the devices of a tracker", MakeDevices},
+      {"pki", "certificates of a fleet: make, issue, renew, deny", MakePki},
       {"doctor", "what this machine can do, and what is off", MakeDoctor},
 #ifdef WHET_HAS_COMPILE_MODEL
       {"demo", "compile, tune and compare a small face detector", MakeDemo},

@@ -15,6 +15,7 @@ std::unique_ptr<Verb> MakeDoctor();
 std::unique_ptr<Verb> MakeInspect();
 std::unique_ptr<Verb> MakeJobs();
 std::unique_ptr<Verb> MakeLog();
+std::unique_ptr<Verb> MakePki();
 std::unique_ptr<Verb> MakeRun();
 std::unique_ptr<Verb> MakeTune();
 std::unique_ptr<Verb> MakeVerify();

@@ -7,6 +7,7 @@
 #include "compiler/support/config.h"
 #include "compiler/support/paths.h"
 #include "proto/rpc/endpoint.h"
+#include "proto/rpc/security_flags.h"
 #include "tracker/service/tracker_server.h"
 
 namespace {
@@ -16,9 +17,11 @@ int Run(int argc, char** argv) {
   CLI::App app(
       "rpc-tracker matches tuner servers with measurement devices: workers register under a key, "
       "servers lease them.\n"
-      "It listens on loopback only, and stops on SIGTERM or Ctrl-C.");
+      "It listens on loopback, or anywhere with certificates (--tls), and stops on SIGTERM or "
+      "Ctrl-C.");
   app.footer(
-      "Example:\n  rpc-tracker --listen 127.0.0.1:9190\nPrints `listening on HOST:PORT tracker` "
+      "Examples:\n  rpc-tracker --listen 127.0.0.1:9190\n  rpc-tracker --listen 0.0.0.0:9190 --tls "
+      "/etc/whet/tracker\nPrints `listening on HOST:PORT tracker` "
       "once "
       "it is ready. Exit codes: 0 stopped, 2 usage or bad input.");
   std::string listen = "127.0.0.1:9190", state_dir;
@@ -28,6 +31,8 @@ int Run(int argc, char** argv) {
   app.add_option("--state-dir", state_dir,
                  "folder for what must outlive a restart (default: $XDG_STATE_HOME/whet or "
                  "~/.local/state/whet)");
+  rpc::SecurityFlags tls;
+  rpc::AddListenerFlags(app, &tls);
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
   spdlog::set_default_logger(spdlog::stderr_logger_mt("rpc-tracker"));
 
@@ -41,7 +46,10 @@ int Run(int argc, char** argv) {
 
   tracker::TrackerOptions options;
   const auto start = [&]() -> StatusOr<std::unique_ptr<tracker::TrackerServer>> {
-    WHET_ASSIGN_OR_RETURN(options.listen, rpc::ParseListenAddress("--listen", listen));
+    WHET_ASSIGN_OR_RETURN(options.listening, rpc::ListeningWith(tls, {pki::Role::kTracker}));
+    WHET_ASSIGN_OR_RETURN(
+        options.listen,
+        rpc::ParseListenAddress("--listen", listen, options.listening.security.get()));
     WHET_ASSIGN_OR_RETURN(options.state_dir, StateDir(state_dir));
     options.state_dir += "/tracker";
     return tracker::TrackerServer::Start(options);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kFirstBlock = 1'000'000;
 constexpr int64_t kTickNs = 250 * kMillisecond;
+constexpr size_t kMaxQueue = 10'000;
 
 // "whet-epochs 1 <reserved below> <clean|live>": which epochs may have been given out, and whether
 // leases may be about.
@@ -60,7 +61,8 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
             [this](uint64_t s, v1::AttachRequest m) {
               Apply([&](int64_t now) { return table_->FromWorker(now, s, m); });
             },
-            [this](uint64_t s) { Apply([&](int64_t now) { return table_->WorkerGone(now, s); }); }),
+            [this](uint64_t s) { Apply([&](int64_t now) { return table_->WorkerGone(now, s); }); },
+            kMaxQueue, CheckRegistration),
         servers_(
             [this](uint64_t s, v1::LeaseRequest m) {
               Apply([&](int64_t now) { return table_->FromServer(now, s, m); });
@@ -78,10 +80,7 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
     if (timer_.joinable()) timer_.join();
     workers_.CloseAll(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the tracker is stopping"));
     servers_.CloseAll(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the tracker is stopping"));
-    if (listener_.server) {
-      listener_.server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
-      listener_.server->Wait();
-    }
+    listener_.Stop(std::chrono::seconds(5));
     if (!epoch_path_.empty() && table_ && table_->leases() == 0) {
       if (const Status s = WriteEpochs(epoch_path_, reserved_below_, true); !s.ok())
         spdlog::warn("event=epochs_not_marked_clean error=\"{}\"", Message(s));
@@ -108,7 +107,7 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
       WHET_RETURN_IF_ERROR(WriteEpochs(epoch_path_, reserved_below_, false));
     table_ = std::make_unique<LeaseTable>(options.table, RandomHex(8), first, reserved_below_,
                                           epochs.existed && !epochs.clean, MonotonicNs());
-    WHET_ASSIGN_OR_RETURN(listener_, rpc::Listen(options.listen, {this}));
+    WHET_ASSIGN_OR_RETURN(listener_, rpc::Listen(options.listen, {this}, options.listening));
     timer_ = std::thread([this] { RunTimer(); });
     spdlog::info("event=tracker_started address={} incarnation={} quiet={}", listener_.address,
                  table_->incarnation(), epochs.existed && !epochs.clean);
@@ -119,12 +118,16 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
 
   grpc::ServerBidiReactor<v1::AttachRequest, v1::AttachReply>* Attach(
       grpc::CallbackServerContext* context) override {
-    return workers_.Accept(Authorize(*context, "/whet.v1.Tracker/Attach"));
+    rpc::Principal by;
+    const grpc::Status allowed = Authorize(*context, "/whet.v1.Tracker/Attach", &by);
+    return workers_.Accept(allowed, std::move(by));
   }
 
   grpc::ServerBidiReactor<v1::LeaseRequest, v1::LeaseReply>* Lease(
       grpc::CallbackServerContext* context) override {
-    return servers_.Accept(Authorize(*context, "/whet.v1.Tracker/Lease"));
+    rpc::Principal by;
+    const grpc::Status allowed = Authorize(*context, "/whet.v1.Tracker/Lease", &by);
+    return servers_.Accept(allowed, std::move(by));
   }
 
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
@@ -143,11 +146,17 @@ class TrackerServer::Impl final : public v1::Tracker::CallbackService {
   }
 
  private:
-  static grpc::Status Authorize(const grpc::CallbackServerContext& context, const char* method) {
-    rpc::Principal principal;
-    const grpc::Status allowed = rpc::Authorize(context, method, &principal);
-    spdlog::info("event=stream method={} by={} allowed={}", method, principal.name, allowed.ok());
+  static grpc::Status Authorize(const grpc::CallbackServerContext& context, const char* method,
+                                rpc::Principal* by) {
+    const grpc::Status allowed = rpc::Authorize(context, method, by);
+    spdlog::info("event=stream method={} by={} allowed={}", method, by->name, allowed.ok());
     return allowed;
+  }
+
+  static Status CheckRegistration(const rpc::Principal& by, const v1::AttachRequest& m) {
+    if (!m.has_register_()) return OkStatus();
+    const v1::DeviceIdentity& d = m.register_().device();
+    return rpc::CheckOwnDevice(by, d.worker_id(), d.device_id());
   }
 
   template <typename F>

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "compiler/support/status.h"
+#include "proto/rpc/endpoint.h"
 #include "tracker/core/lease_table.h"
 
 namespace whet::tracker {
@@ -15,6 +16,7 @@ struct TrackerOptions {
   std::string
       state_dir;  // of the epoch file; empty: nothing outlives this process, so nothing is kept
   TableConfig table;
+  rpc::ListenOptions listening;
 };
 
 class TrackerServer {

@@ -150,7 +150,7 @@ class TunerServer::Impl::DispatchService final : public v1::Dispatch::CallbackSe
     rpc::Principal principal;
     const grpc::Status allowed = rpc::Authorize(*context, "/whet.v1.Dispatch/Work", &principal);
     spdlog::info("event=worker_stream by={} allowed={}", principal.name, allowed.ok());
-    return impl_->workers_.Accept(allowed);
+    return impl_->workers_.Accept(allowed, std::move(principal));
   }
 
  private:

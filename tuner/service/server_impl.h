@@ -77,7 +77,13 @@ class TunerServer::Impl {
             [this](uint64_t s, v1::WorkerMessage m) {
               Post([this, s, m = std::move(m)]() mutable { OnWorkerMessage(s, std::move(m)); });
             },
-            [this](uint64_t s) { Post([this, s] { Execute(core_->WorkerGone(Now(), s)); }); }) {}
+            [this](uint64_t s) { Post([this, s] { Execute(core_->WorkerGone(Now(), s)); }); },
+            kMaxWorkerQueue,
+            [](const rpc::Principal& by, const v1::WorkerMessage& m) {
+              if (!m.has_hello()) return OkStatus();
+              const v1::DeviceIdentity& d = m.hello().device();
+              return rpc::CheckOwnDevice(by, d.worker_id(), d.device_id());
+            }) {}
   ~Impl() { Stop(); }
 
   Status Start();
@@ -86,6 +92,7 @@ class TunerServer::Impl {
  private:
   class TunerService;
   class DispatchService;
+  static constexpr size_t kMaxWorkerQueue = 10'000;  // messages
   struct JobContext {
     std::mutex mu;
     std::map<uint32_t, std::shared_ptr<const Task>> tasks;

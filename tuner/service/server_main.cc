@@ -10,6 +10,7 @@
 #include "compiler/support/env.h"
 #include "compiler/support/paths.h"
 #include "proto/rpc/endpoint.h"
+#include "proto/rpc/security_flags.h"
 #include "tracker/service/tracker_server.h"
 #include "tuner/service/tuner_server.h"
 
@@ -22,6 +23,7 @@ struct Flags {
   int builders = 0;
   int64_t max_db_mb = 0, max_wal_mb = 256, max_artifact_mb = 64, keep_mb = 0, keep_trials = 0,
           keep_days = 0;
+  rpc::SecurityFlags security;
 };
 
 constexpr int64_t kMb = int64_t{1} << 20;
@@ -38,16 +40,34 @@ StatusOr<std::unique_ptr<TunerServer>> StartServer(
     std::unique_ptr<tracker::TrackerServer>* tracker) {
   ServerOptions options;
   options.core = core;
-  WHET_ASSIGN_OR_RETURN(options.listen, rpc::ParseListenAddress("--listen", flags.listen));
+  WHET_ASSIGN_OR_RETURN(options.listening,
+                        rpc::ListeningWith(flags.security, {pki::Role::kServer}));
+  const rpc::Security* security = options.listening.security.get();
+  WHET_ASSIGN_OR_RETURN(options.listen,
+                        rpc::ParseListenAddress("--listen", flags.listen, security));
   if (!flags.advertise.empty()) {
-    WHET_ASSIGN_OR_RETURN(options.advertise, rpc::ParseDialAddress("--advertise", flags.advertise));
+    // As an address to listen on is read: port 0 stands for the one that is listened on.
+    WHET_ASSIGN_OR_RETURN(options.advertise,
+                          rpc::ParseListenAddress("--advertise", flags.advertise, security));
+  }
+  if (rpc::IsAnyAddress(options.advertise.empty() ? options.listen : options.advertise)) {
+    return InvalidArgument(
+        "--listen '{}' is every address of this machine, and workers have to be told one that they "
+        "can dial: --advertise HOST:0 with this machine's name or address as they know it",
+        flags.listen);
   }
   const bool embedded = !flags.tracker.empty() && flags.tracker[0] == ':';
   std::string tracker_listen;
   if (embedded) {
-    WHET_ASSIGN_OR_RETURN(tracker_listen, rpc::ParseListenAddress("--tracker", flags.tracker));
+    // On the address that --listen names: who reaches the one has to reach the other.
+    const std::string beside =
+        rpc::IsUnix(options.listen)
+            ? options.listen.substr(0, options.listen.rfind('/')) + "/tracker.sock"
+            : options.listen.substr(0, options.listen.rfind(':')) + flags.tracker;
+    WHET_ASSIGN_OR_RETURN(tracker_listen, rpc::ParseListenAddress("--tracker", beside, security));
   } else {
-    WHET_ASSIGN_OR_RETURN(options.tracker, rpc::ParseDialAddress("--tracker", flags.tracker));
+    WHET_ASSIGN_OR_RETURN(options.tracker,
+                          rpc::ParseDialAddress("--tracker", flags.tracker, security));
   }
   WHET_ASSIGN_OR_RETURN(const std::string program, FindProgram(builder));
   db::WriterOptions writing;
@@ -65,8 +85,9 @@ StatusOr<std::unique_ptr<TunerServer>> StartServer(
   if (embedded) {
     tracker::TrackerOptions serving;
     serving.listen = tracker_listen;
+    serving.listening = options.listening;
     WHET_ASSIGN_OR_RETURN(*tracker, tracker::TrackerServer::Start(serving));
-    options.tracker = (*tracker)->address();
+    options.tracker = rpc::DialableHere((*tracker)->address());
   }
   options.core.host_boot_id = HostBootId();
   options.leftovers = flags.leftovers == "end" ? Leftovers::kEnd : Leftovers::kResume;
@@ -81,17 +102,21 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
   CLI::App app(
       "tuner-server holds tuning jobs: it searches schedules, builds candidates, has leased "
       "workers measure them and keeps\n"
-      "every measurement in the tuning log. It listens on loopback only, and stops on SIGTERM or "
-      "Ctrl-C.");
+      "every measurement in the tuning log. It listens on loopback, or anywhere with certificates "
+      "(--tls), and stops on SIGTERM or Ctrl-C.");
   Flags flags;
   app.add_option("--tracker", flags.tracker,
-                 "':PORT' serves a tracker here; 'HOST:PORT' uses that one")
+                 "':PORT' serves a tracker here, on the address of --listen; 'HOST:PORT' uses that "
+                 "one")
       ->capture_default_str();
   app.add_option("--listen", flags.listen,
-                 "address for clients and workers, HOST:PORT or :PORT; port 0 picks a free one")
+                 "address for clients and workers, HOST:PORT or :PORT; port 0 picks a free one; or "
+                 "unix:PATH in a folder of mode 0700, with the tracker's socket beside it")
       ->capture_default_str();
   app.add_option("--advertise", flags.advertise,
-                 "address that workers are told to dial (default: the one listened on)");
+                 "address that workers are told to dial (default: the one listened on); port 0 is "
+                 "the one listened on");
+  rpc::AddListenerFlags(app, &flags.security);
   app.add_option("--db", flags.db, "the tuning log; made when there is none")
       ->capture_default_str();
   app.add_option("--leftovers", flags.leftovers,
@@ -129,7 +154,9 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
       ->capture_default_str();
   app.footer(
       "Examples:\n  tuner-server --tracker :9190 --listen :9191 --db tuning.db\n  tuner-server "
-      "--tracker 127.0.0.1:9190 --listen 127.0.0.1:9191\nPrints `listening on HOST:PORT ROLE` for "
+      "--tracker 127.0.0.1:9190 --listen 127.0.0.1:9191\n  tuner-server --tracker :9190 --listen "
+      "0.0.0.0:9191 --advertise lab.example:9191 --tls /etc/whet/server\nPrints `listening on "
+      "HOST:PORT ROLE` for "
       "each port once it is ready. Exit codes: 0 stopped, 2 usage or bad input.");
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
   spdlog::set_default_logger(spdlog::stderr_logger_mt("tuner-server"));

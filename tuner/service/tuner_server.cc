@@ -48,11 +48,16 @@ Status TunerServer::Impl::Start() {
   info_.set_codegen_version(config.codegen_version);
   info_.set_compiler_version(config.compiler_version);
   info_.set_tracker(options_.tracker);
-  tracker_channel_ = rpc::Dial(options_.tracker);
+  tracker_channel_ =
+      rpc::Dial(options_.tracker, options_.listening.security.get(), rpc::Peer::kTracker);
   tracker_stub_ = v1::Tracker::NewStub(tracker_channel_);
   WHET_ASSIGN_OR_RETURN(
-      listener_, rpc::Listen(options_.listen, {tuner_service_.get(), dispatch_service_.get()}));
+      listener_, rpc::Listen(options_.listen, {tuner_service_.get(), dispatch_service_.get()},
+                             options_.listening));
   advertise_ = options_.advertise.empty() ? listener_.address : options_.advertise;
+  if (advertise_.ends_with(":0"))
+    advertise_.replace(advertise_.size() - 2, 2,
+                       listener_.address.substr(listener_.address.rfind(':')));
   TakeUpLeftovers();
   if (!options_.retention.any()) next_prune_ns_ = kNever;
   loop_ = std::thread([this] { RunLoop(); });
@@ -133,10 +138,7 @@ void TunerServer::Impl::Stop() {
     });
   }
   // The loop and its lanes go on until every call has ended: calls end on them.
-  if (listener_.server) {
-    listener_.server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(2));
-    listener_.server->Wait();
-  }
+  listener_.Stop(std::chrono::seconds(2));
   if (loop_.joinable()) {
     Post([this] { stop_ = true; });
     loop_.join();

@@ -8,6 +8,7 @@
 
 #include "compiler/support/status.h"
 #include "db/store/tuning_log.h"
+#include "proto/rpc/endpoint.h"
 #include "tuner/service/builder_pool.h"
 #include "tuner/service/core.h"
 #include "tuner/task/task.h"
@@ -19,12 +20,15 @@ namespace whet::tuner {
 enum class Leftovers { kResume, kEnd };
 
 struct ServerOptions {
-  std::string listen;     // "127.0.0.1:0"
-  std::string advertise;  // address that workers dial; empty: the one that is listened on
-  std::string tracker;    // address to dial
+  std::string listen;  // "127.0.0.1:0"
+  // Address that workers dial; empty: the one that is listened on. A port of 0 stands for that
+  // one's.
+  std::string advertise;
+  std::string tracker;  // address to dial
   Leftovers leftovers = Leftovers::kResume;
   db::Retention retention;  // of the log: looked after at the start and every hour
   size_t max_unneeded_blob_bytes = 64u << 20;  // artifacts kept for workers that may yet ask
+  rpc::ListenOptions listening;                // its Security is for dialling the tracker, too
   CoreConfig core;                             // ids, versions and builders are filled in here
 };
 

@@ -11,6 +11,7 @@
 #include "compiler/support/names.h"
 #include "compiler/support/paths.h"
 #include "proto/rpc/endpoint.h"
+#include "proto/rpc/security_flags.h"
 #include "worker/service/worker.h"
 
 namespace {
@@ -45,15 +46,18 @@ int Run(int argc, char** argv) {
       "reports.\n"
       "It stops on SIGTERM or Ctrl-C after the measurement that runs.");
   app.footer(
-      "Example:\n  rpc-worker --key local --tracker 127.0.0.1:9190\nIt may start before its "
+      "Examples:\n  rpc-worker --key local --tracker 127.0.0.1:9190\n  rpc-worker --key rpi4 "
+      "--tracker lab.example:9190 --tls /etc/whet/worker\nIt may start before its "
       "tracker "
       "and keeps trying. Exit codes: 0 stopped, 2 usage or bad input.");
   std::string key = "local", tracker = "127.0.0.1:9190", state_dir, lock_dir;
+  rpc::SecurityFlags tls;
   bool verbose = false;
   int lifeline = -1;
   app.add_option("--key", key, "what users ask for to measure on this device, e.g. rpi4")
       ->capture_default_str();
   app.add_option("--tracker", tracker, "address of the tracker, HOST:PORT")->capture_default_str();
+  rpc::AddBundleFlag(app, &tls);
   app.add_option("--state-dir", state_dir,
                  "folder of this worker's identity and kept results (default: $XDG_STATE_HOME/whet "
                  "or ~/.local/state/whet)");
@@ -78,7 +82,9 @@ int Run(int argc, char** argv) {
     if (!IsDeviceKey(key))
       return InvalidArgument("--key '{}' is not a key: {}", key, kDeviceKeyRule);
     options.key = key;
-    WHET_ASSIGN_OR_RETURN(options.tracker, rpc::ParseDialAddress("--tracker", tracker));
+    WHET_ASSIGN_OR_RETURN(options.security, rpc::DiallingWith(tls, {pki::Role::kWorker}));
+    WHET_ASSIGN_OR_RETURN(options.tracker,
+                          rpc::ParseDialAddress("--tracker", tracker, options.security.get()));
     WHET_ASSIGN_OR_RETURN(const std::string state, StateDir(state_dir));
     options.state_dir = state;
     options.lock_dir = lock_dir.empty() ? state : lock_dir;

@@ -14,6 +14,7 @@
 #include "compiler/support/paths.h"
 #include "compiler/support/sandbox.h"
 #include "compiler/support/sha256.h"
+#include "proto/rpc/access.h"
 #include "proto/rpc/client_stream.h"
 #include "proto/rpc/endpoint.h"
 #include "proto/tracker.grpc.pb.h"
@@ -104,7 +105,9 @@ class Worker::Impl {
     WHET_RETURN_IF_ERROR(MakeDirs(options_.lock_dir));
     WHET_ASSIGN_OR_RETURN(runner_, RunnerClient::Start(options_.runner));
     WorkerConfig config;
-    WHET_ASSIGN_OR_RETURN(const std::string id, WorkerId(dir_));
+    WHET_ASSIGN_OR_RETURN(std::string id, WorkerId(dir_));
+    // Tracker and server hold a worker with a certificate to ids of its own.
+    if (options_.security) id = rpc::WorkerIdPrefix(options_.security->self()) + id;
     config.device = CpuIdentity();
     if (options_.probe == WorkerOptions::Probe::kOnce) {
       const v1::DeviceIdentity& d = config.device;
@@ -216,7 +219,8 @@ class Worker::Impl {
     const uint64_t link = ++tracker_link_;
     auto done = std::make_shared<std::promise<void>>();
     tracker_done_ = done->get_future();
-    std::shared_ptr<v1::Tracker::Stub> stub = v1::Tracker::NewStub(rpc::Dial(options_.tracker));
+    std::shared_ptr<v1::Tracker::Stub> stub = v1::Tracker::NewStub(
+        rpc::Dial(options_.tracker, options_.security.get(), rpc::Peer::kTracker));
     tracker_ = TrackerStream::Start(
         [stub](grpc::ClientContext* c, auto* reactor) { stub->async()->Attach(c, reactor); },
         [this, link](v1::AttachReply m) {
@@ -233,7 +237,15 @@ class Worker::Impl {
     const uint64_t link = ++server_link_;
     auto done = std::make_shared<std::promise<void>>();
     server_done_ = done->get_future();
-    std::shared_ptr<v1::Dispatch::Stub> stub = v1::Dispatch::NewStub(rpc::Dial(a.address));
+    const Status dialable =
+        rpc::ParseDialAddress("the server's address", a.address, options_.security.get()).status();
+    if (!dialable.ok()) {
+      mailbox_.PushAlways({Side::kServer, link, ServerLost{dialable}});
+      done->set_value();
+      return;
+    }
+    std::shared_ptr<v1::Dispatch::Stub> stub =
+        v1::Dispatch::NewStub(rpc::Dial(a.address, options_.security.get()));
     server_ = ServerStream::Start(
         [stub](grpc::ClientContext* c, auto* reactor) { stub->async()->Work(c, reactor); },
         [this, link](v1::ServerMessage m) {

@@ -6,12 +6,14 @@
 #include <string>
 
 #include "compiler/support/status.h"
+#include "proto/rpc/security.h"
 
 namespace whet::worker {
 
 struct WorkerOptions {
-  std::string key;      // what users ask for
-  std::string tracker;  // address to dial
+  std::string key;                          // what users ask for
+  std::string tracker;                      // address to dial
+  std::shared_ptr<rpc::Security> security;  // of all that is dialled; null: loopback only
   std::string
       state_dir;  // identity, spool, cache, in a folder for each worker that lives at the same time
   std::string lock_dir;  // of the device lock, shared with other programs that measure
