@@ -19,7 +19,7 @@ namespace whet {
 struct SpawnOptions {
   std::string program;            // path
   std::vector<std::string> args;  // without argv[0]
-  // (ours, the child's number >= 3); stdin is /dev/null, 1 and 2 are inherited.
+  // (ours, the child's number >= 1); stdin is /dev/null, 1 and 2 are inherited unless named here.
   std::vector<std::pair<int, int>> fds;
   bool stdout_to_stderr = false;       // when our standard output carries results
   std::vector<std::string> extra_env;  // "NAME=value"

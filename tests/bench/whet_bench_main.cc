@@ -25,6 +25,7 @@
 #include "tests/bench/log_file.h"
 #include "tests/bench/own.h"
 #include "tests/bench/results.h"
+#include "tests/bench/service/service_bench.h"
 #include "tests/bench/stats.h"
 #include "tests/bench/suites.h"
 
@@ -550,6 +551,26 @@ int Main(int argc, char** argv) {
   run->add_option("--models", o.models, "folder of trained models (tests/models/fetch)");
   run->add_flag("--check-only", o.check_only, "compare results, time nothing");
 
+  ServiceOptions service_options;
+  bool plain = false;
+  CLI::App* service = app.add_subcommand(
+      "service", "a tuner server under load: memory, results a second, a restart, leases");
+  service->add_option("--workers", service_options.workers, "simulated, with real connections")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  service->add_option("--seconds", service_options.seconds, "of results")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str();
+  service->add_option("--rate", service_options.rate, "results a second")
+      ->check(CLI::Range(1.0, 1e5))
+      ->capture_default_str();
+  service->add_option("--leases", service_options.leases, "a second, asked for by free workers")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  service->add_flag("--plaintext", plain, "without certificates");
+  service->add_option("--log", service_options.log, "what the server says goes to this file");
+  service->add_option("--json", service_options.json, "write the results to this file");
+
   CLI::App* compare = app.add_subcommand("compare", "what changed from one result to another");
   compare->add_option("before", first)->required();
   compare->add_option("after", second)->required();
@@ -587,6 +608,10 @@ int Main(int argc, char** argv) {
   }
   if (*pack) return Explain(PackLog(first, second));
   if (*restore) return Explain(RestoreLog(first, second));
+  if (*service) {
+    service_options.tls = !plain;
+    return Explain(BenchService(service_options));
+  }
   o.timing.caches = caches == "warm" ? Caches::kWarm : Caches::kTurns;
   RestartWithSettings(o.own.threads, argv);
   return Explain(DoRun(std::move(o)));
