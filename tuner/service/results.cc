@@ -127,8 +127,9 @@ void ServiceCore::OnResult(int64_t now, uint64_t session_id, v1::Result result, 
     return;
   }
   db::TrialRow row = RowOf(*t, *job);
-  if (row.trace.empty()) {  // long done under another attempt
+  if (row.trace.empty()) {  // long done under another attempt, or another start's
     Acknowledge(session_id, result.sequence(), out);
+    out->push_back(ResultRefused{ids, "its trial is over, and what it tried is forgotten"});
     return;
   }
   FillRow(*t, *job, s, result, &row);

@@ -254,9 +254,12 @@ void TunerServer::Impl::PruneLog() {
 }
 
 void TunerServer::Impl::Do(const ResultRefused& a) {
-  spdlog::info("event=result_refused job={} task={} trial={} attempt={} reason=\"{}\"",
-               db::CleanText(a.ids.job_id(), 64), a.ids.task(), a.ids.trial(), a.ids.attempt(),
-               a.why);
+  spdlog::info(
+      "event=result_refused job={} task={} trial={} attempt={} incarnation={} epoch={} device={} "
+      "reason=\"{}\"",
+      db::CleanText(a.ids.job_id(), 64), a.ids.task(), a.ids.trial(), a.ids.attempt(),
+      db::CleanText(a.ids.incarnation(), 64), a.ids.lease_epoch(),
+      db::CleanText(a.ids.device_id(), 64), a.why);
 }
 
 }  // namespace whet::tuner

@@ -64,7 +64,8 @@ int Run(int argc, char** argv) {
   app.add_option("--lock-dir", lock_dir,
                  "folder of the device lock, shared with other programs that measure (default: the "
                  "state folder)");
-  app.add_flag("--verbose", verbose, "log every failed run");
+  app.add_flag("--verbose", verbose,
+               "log every failed run, and every result that is kept or dropped");
   app.add_option("--lifeline", lifeline, "drain when this inherited descriptor is closed")
       ->group("");
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;

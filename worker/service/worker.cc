@@ -306,8 +306,17 @@ class Worker::Impl {
     const Status s =
         WriteFile(SpoolPath(a.result.result().sequence()), a.result.SerializeAsString());
     if (!s.ok()) spdlog::warn("event=result_not_spooled error=\"{}\"", Message(s));
+    const v1::TrialIds& ids = a.result.result().ids();
+    spdlog::debug(
+        "event=result_kept sequence={} job={} task={} trial={} attempt={} incarnation={} epoch={} "
+        "device={}",
+        a.result.result().sequence(), ids.job_id(), ids.task(), ids.trial(), ids.attempt(),
+        ids.incarnation(), ids.lease_epoch(), ids.device_id());
   }
-  void Do(const DropResult& a) { unlink(SpoolPath(a.sequence).c_str()); }
+  void Do(const DropResult& a) {
+    unlink(SpoolPath(a.sequence).c_str());
+    spdlog::debug("event=result_dropped sequence={}", a.sequence);
+  }
   void Do(const SayStatus& a) {
     if (last_said_ != Message(a.status))
       spdlog::warn("event=trouble message=\"{}\"", Message(a.status));
