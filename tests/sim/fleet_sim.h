@@ -24,7 +24,6 @@
 #include "tests/sim/sim_net.h"
 #include "tracker/core/lease_table.h"
 #include "tuner/service/core.h"
-#include "tuner/service/row_queue.h"
 #include "worker/core/worker_core.h"
 
 namespace whet::testing {
@@ -218,7 +217,9 @@ class Sim {
   void Resume();
   void Do(tuner::Actions actions);
   void AppendWaiting();
-  void OnCommitted(const tuner::AppendRow& row, const StatusOr<db::TrialStatus>& verdict);
+  void WaitForLog();
+  void OnCommitted(int64_t order, const tuner::AppendRow& row,
+                   const StatusOr<db::TrialStatus>& verdict);
   tuner::PreparedTask FromRows(const Fingerprint& workload) const;
   RunIds RowIds(const db::TrialRow& row) const;
   SimJob* FindJob(const std::string& id);
@@ -271,7 +272,8 @@ class Sim {
   StreamId tracker_stream_ = 0;
   bool presented_ = false;
   std::map<std::string, std::string> blobs_;
-  tuner::RowQueue waiting_rows_;
+  std::map<int64_t, tuner::AppendRow> waiting_rows_;  // by the order in which they came
+  int64_t next_row_ = 0;
   bool retrying_rows_ = false;
 
   std::vector<SimWorker> workers_;

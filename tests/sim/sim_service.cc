@@ -14,6 +14,11 @@ constexpr int64_t kRetryRows = 500 * kMillisecond;
 constexpr int64_t kRetryTracker = 500 * kMillisecond;
 constexpr int64_t kTrackerAnswer = 5 * kSecond;
 
+bool RowIsRefused(const Status& s) {
+  return s.code() == absl::StatusCode::kInvalidArgument ||
+         s.code() == absl::StatusCode::kFailedPrecondition;
+}
+
 }  // namespace
 
 // ---- tracker
@@ -330,40 +335,40 @@ void Sim::DoCore(tuner::AppendRow& a) {
     row->created_ms = wall;
     history_.Add(What::kTaken, now(), RowIds(*row), std::string(db::TrialStatusName(row->status)));
   }
-  waiting_rows_.Add(a);
+  waiting_rows_.emplace(next_row_++, a);
   if (waiting_rows_.size() == 1) AppendWaiting();
 }
 
 void Sim::AppendWaiting() {
   for (const int boot = server_boot_; boot == server_boot_ && !waiting_rows_.empty();) {
-    const tuner::AppendRow row = waiting_rows_.front();
+    const auto [order, row] = *waiting_rows_.begin();
     const Status queued =
-        log_.Append(row.row, [this, boot, row](const StatusOr<db::TrialStatus>& verdict) {
-          if (boot == server_boot_) OnCommitted(row, verdict);
+        log_.Append(row.row, [this, boot, order, row](const StatusOr<db::TrialStatus>& verdict) {
+          if (boot == server_boot_) OnCommitted(order, row, verdict);
         });
-    if (queued.code() == absl::StatusCode::kResourceExhausted) {
-      if (std::exchange(retrying_rows_, true)) return;
-      AfterHere(kRetryRows, [this] {
-        retrying_rows_ = false;
-        AppendWaiting();
-      });
-      return;
-    }
-    waiting_rows_.Pop();
+    if (!queued.ok() && !RowIsRefused(queued)) return WaitForLog();
+    waiting_rows_.erase(order);
     if (queued.ok()) continue;
     troubles.push_back("a bad row: " + Message(queued));
     Do(core_->Committed(Local(server_clock_), row.ticket, queued));
   }
 }
 
-void Sim::OnCommitted(const tuner::AppendRow& row, const StatusOr<db::TrialStatus>& verdict) {
-  if (waiting_rows_.PutBack(row, verdict.status())) {
-    if (std::exchange(retrying_rows_, true)) return;
-    AfterHere(kRetryRows, [this] {
-      retrying_rows_ = false;
-      AppendWaiting();
-    });
-    return;
+void Sim::WaitForLog() {
+  if (std::exchange(retrying_rows_, true)) return;
+  AfterHere(kRetryRows, [this] {
+    retrying_rows_ = false;
+    AppendWaiting();
+  });
+}
+
+void Sim::OnCommitted(int64_t order, const tuner::AppendRow& row,
+                      const StatusOr<db::TrialStatus>& verdict) {
+  // A row that refers to one that still waits is refused only because it came first.
+  const bool early = !waiting_rows_.empty() && waiting_rows_.begin()->first < order;
+  if (!verdict.ok() && (early || !RowIsRefused(verdict.status()))) {
+    waiting_rows_.emplace(order, row);
+    return WaitForLog();
   }
   if (const auto* trial = std::get_if<db::TrialRow>(&row.row)) {
     if (!verdict.ok())

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "tests/unit/service_sim.h"
+#include "tests/sim/fleet_sim.h"
 
 namespace whet::testing {
 namespace {
@@ -97,8 +97,8 @@ TEST(Service, SameSeedSameHistory) {
   Sim a(o), b(o);
   a.Run(600 * kSecond);
   b.Run(600 * kSecond);
-  EXPECT_EQ(a.history, b.history);
-  EXPECT_NE(a.history, 0u);
+  EXPECT_EQ(a.trace_hash(), b.trace_hash());
+  EXPECT_NE(a.trace_hash(), 0u);
 }
 
 TEST(Service, SurvivesBrokenLinksCrashesAndLostDevices) {
@@ -204,7 +204,7 @@ TEST(Service, RestartedServerTakesItsJobUpAgain) {
       if (sim.ended_) break;
       spent = sim.snapshot().elapsed_ns();
       sim.RestartServer(kSecond + rng.Below(20 * kSecond));
-      sim.RunUntil([&] { return sim.core().open_jobs() > 0; }, 600 * kSecond);
+      sim.RunUntil([&] { return sim.up() && sim.core().open_jobs() > 0; }, 600 * kSecond);
     }
     sim.Run(900 * kSecond);
     ASSERT_EQ(sim.ended_, v1::JOB_DONE);
