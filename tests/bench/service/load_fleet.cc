@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include ""
 #include "proto/rpc/endpoint.h"
+#include "worker/measure/runner.h"
 
 namespace whet::bench {
 
@@ -211,7 +211,7 @@ void LoadFleet::ConnectServer(Worker* w) {
   h.mutable_protocol()->set_min(rpc::kProtocolMin);
   h.mutable_protocol()->set_max(rpc::kProtocolMax);
   h.set_build("load");
-  h.set_kernel_abi(kKernelAbi);
+  h.set_kernel_abi(worker::kKernelAbi);
   *h.mutable_device() = w->device;
   h.set_incarnation(w->incarnation);
   h.set_lease_epoch(w->epoch);
