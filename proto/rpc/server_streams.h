@@ -47,18 +47,20 @@ class ServerStreams {
   grpc::ServerBidiReactor<In, Out>* Accept(const grpc::Status& refusal, Principal by = {}) {
     const std::lock_guard lock(mu_);
     const uint64_t session = ++last_session_;
-    const bool counted = refusal.ok() && by.certificate.has_value();
-    auto* stream = new Stream(this, session, std::move(by), counted);
+    const bool counts = refusal.ok() && by.certificate.has_value();
+    const auto own = counts ? counted_.find(by.id) : counted_.end();
+    const int64_t of_one = own == counted_.end() ? 0 : own->second;
+    const bool full = counts && (of_one >= kStreamsOfOne || counted_all_ >= kStreamsOfAll);
+    auto* stream = new Stream(this, session, std::move(by), counts && !full);
     streams_[session] = stream;
-    if (counted) ++counted_[stream->by().id], ++counted_all_;
+    if (counts && !full) ++counted_[stream->by().id], ++counted_all_;
     if (!refusal.ok()) {
       stream->Close(refusal);
-    } else if (counted &&
-               (counted_[stream->by().id] > kStreamsOfOne || counted_all_ > kStreamsOfAll)) {
+    } else if (full) {
       stream->Close(grpc::Status(
           grpc::StatusCode::RESOURCE_EXHAUSTED,
           fmt::format("{} streams are open, {} of them by {}; try again when some have ended",
-                      counted_all_, counted_[stream->by().id], stream->by().name)));
+                      counted_all_, of_one, stream->by().name)));
     } else if (closing_) {
       stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down"));
     } else {

@@ -68,7 +68,7 @@ class CountingTuner final : public v1::Tuner::CallbackService {
   std::atomic<int> calls{0};
 };
 
-// Answers every message.
+// Answers every heartbeat.
 class EchoTracker final : public v1::Tracker::CallbackService {
  public:
   grpc::ServerBidiReactor<v1::AttachRequest, v1::AttachReply>* Attach(
@@ -78,9 +78,9 @@ class EchoTracker final : public v1::Tracker::CallbackService {
     return streams.Accept(allowed, std::move(by));
   }
   ServerStreams<v1::AttachRequest, v1::AttachReply> streams{
-      [this](uint64_t session, v1::AttachRequest) {
+      [this](uint64_t session, v1::AttachRequest m) {
         ++messages;
-        streams.Send(session, v1::AttachReply());
+        if (m.has_heartbeat()) streams.Send(session, v1::AttachReply());
       },
       [](uint64_t) {}, 100,
       [](const Principal& by, const v1::AttachRequest& m) {
@@ -95,7 +95,9 @@ class EchoTracker final : public v1::Tracker::CallbackService {
 class Attached {
  public:
   Attached(const std::string& address, const Security* security)
-      : stub_(v1::Tracker::NewStub(Dial(address, security, Peer::kTracker))) {
+      : Attached(Dial(address, security, Peer::kTracker)) {}
+  explicit Attached(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::Tracker::NewStub(channel)) {
     stream_ = ClientStream<v1::AttachRequest, v1::AttachReply>::Start(
         [this](grpc::ClientContext* c, auto* reactor) { stub_->async()->Attach(c, reactor); },
         [this](const v1::AttachReply&) { ++replies; },
@@ -602,7 +604,43 @@ TEST_F(TlsTest, AWorkerCannotSpeakForAnother) {
   EXPECT_EQ(tracker_.messages, before);
 }
 
-TEST_F(TlsTest, CallsAndStreamsOfOneCertificateAreLimited) {
+TEST_F(TlsTest, StreamsOfOneCertificateAreLimited) {
+  Listen();
+  const auto rack1 = Open(Role::kWorker, "rack1"), rack2 = Open(Role::kWorker, "rack2");
+  const auto channel = Dial(address(), rack1.get(), Peer::kTracker);
+  std::vector<std::unique_ptr<Attached>> streams;
+  for (int64_t i = 0; i < kStreamsOfOne; ++i) {
+    streams.push_back(std::make_unique<Attached>(channel));
+    ASSERT_TRUE(streams.back()->Lives()) << i;
+  }
+  {
+    Attached more(address(), rack1.get());
+    EXPECT_TRUE(Within(10 * kSecond, [&] { return more.ended.load(); }));
+    EXPECT_EQ(more.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(more.status.error_message(), HasSubstr("256 of them by worker/rack1"));
+  }
+  Attached other(address(), rack2.get());
+  EXPECT_TRUE(other.Lives()) << "others are not held up";
+  streams.pop_back();
+  EXPECT_TRUE(Within(10 * kSecond, [&] {
+    Attached again(address(), rack1.get());
+    return again.Lives();
+  })) << "one that ended leaves room";
+}
+
+TEST_F(TlsTest, AStreamThatSendsMoreThanAWorkerCanMeasureIsEnded) {
+  Listen();
+  const auto rack1 = Open(Role::kWorker, "rack1"), rack2 = Open(Role::kWorker, "rack2");
+  Attached flood(address(), rack1.get()), other(address(), rack2.get());
+  for (int i = 0; i < 5 * static_cast<int>(kMessagesAtOnce); ++i) flood.Register("rack1.0123");
+  EXPECT_TRUE(Within(100 * kSecond, [&] { return flood.ended.load(); }));
+  EXPECT_EQ(flood.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(flood.status.error_message(), HasSubstr("messages a second"));
+  EXPECT_GE(tracker_.messages, static_cast<int>(kMessagesAtOnce));
+  EXPECT_TRUE(other.Lives()) << "others are not held up";
+}
+
+TEST_F(TlsTest, CallsOfOneCertificateAreLimited) {
   Listen();
   const auto bob = Open(Role::kClient, "bob"), alice = Open(Role::kClient, "alice");
   const auto stub = v1::Tuner::NewStub(Dial(address(), bob.get()));
