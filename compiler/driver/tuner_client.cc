@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -164,7 +163,8 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
     const std::string& job_id, const std::function<void(const v1::JobEvent&)>& on_event,
     const std::function<bool()>& give_up) {
   v1::JobSnapshot last;
-  std::optional<std::chrono::steady_clock::time_point> lost;
+  constexpr std::chrono::steady_clock::time_point kNotLost;
+  auto lost = kNotLost;
   while (true) {
     grpc::ClientContext context;
     v1::WatchJobRequest request;
@@ -172,7 +172,7 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
     const auto reader = impl_->stub->WatchJob(&context, request);
     v1::JobEvent event;
     while (reader->Read(&event)) {
-      lost.reset();
+      lost = kNotLost;
       if (event.has_snapshot()) last = event.snapshot();
       on_event(event);
     }
@@ -187,14 +187,13 @@ StatusOr<v1::JobSnapshot> TunerClient::Watch(
     }
     if (!end.ok() && end.code() != absl::StatusCode::kUnavailable) return end;
     const auto now = std::chrono::steady_clock::now();
-    const auto since = lost.value_or(now);
-    lost = since;
+    if (lost == kNotLost) lost = now;
     if (give_up()) return Unavailable("the server at {} is gone: {}", impl_->address, why);
-    if (now - since >= impl_->reconnect_limit) {
+    if (now - lost >= impl_->reconnect_limit) {
       return Unavailable(
           "the server at {} has been away for {:.0f} s ({}); started again on the same log it goes "
           "on with job {}: run the same command again then to see it through",
-          impl_->address, std::chrono::duration<double>(now - since).count(), why, job_id);
+          impl_->address, std::chrono::duration<double>(now - lost).count(), why, job_id);
     }
     std::this_thread::sleep_for(kRetry);
   }
