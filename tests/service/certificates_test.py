@@ -4,6 +4,7 @@
 import json
 import os
 import stat
+import time
 import unittest
 
 from cli_case import CliCase, conv_model, read
@@ -40,6 +41,9 @@ class PkiTest(PkiCase):
         self.assertFalse(os.path.exists(self.path('ca/bundles/server-lab/ca.key')))
         self.assertEqual(read(self.path('ca/bundles/worker-rack1/servers')), b'lab\n')
         self.assertIn('talks to lab', self.run_whet('pki', 'show', self.bundle('worker', 'rack1')).stdout)
+        shown = json.loads(self.run_whet('pki', 'show', self.bundle('worker', 'rack1'), '--json', '-').stdout)
+        self.assertEqual((shown['role'], shown['name'], shown['renewal_due'], shown['servers']), ('worker', 'rack1', False, ['lab']))
+        self.assertAlmostEqual(shown['not_after_s'] - time.time(), 90 * 24 * 3600, delta=3600)
         self.assertIn('nothing is due', self.pki('renew'))
         old = read(self.path('ca/bundles/worker-rack1/identity.pem'))
         self.pki('renew', 'worker', 'rack1')
