@@ -140,8 +140,8 @@ int64_t AffordableConnections(int64_t wanted) {
   return fewer;
 }
 
-// An SSL object has 33 KB of buffers; OpenSSL frees them between records if it is told. gRPC does not
-// tell it, and does not hand out its objects either: one sees them when they are made.
+// An SSL object has 33 KB of buffers; OpenSSL frees them between records if it is told. gRPC does
+// not tell it, and does not hand out its objects either: one sees them when they are made.
 void FreeTlsBuffersWhenIdle() {
   static const int index = SSL_get_ex_new_index(
       0, nullptr,
@@ -169,7 +169,8 @@ void GuardedArguments(grpc::ServerBuilder* builder, const Limits& limits) {
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                               static_cast<int>(limits.max_streams));
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8 << 10);
-  // What a connection keeps while it is idle: heartbeats are short, and there are thousands of them.
+  // What a connection keeps while it is idle: heartbeats are short, and there are thousands of
+  // them.
   builder->AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, 4 << 10);
   builder->AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
   FreeTlsBuffersWhenIdle();
