@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -382,6 +383,17 @@ std::optional<int64_t> SandboxedChild::CpuNs() {
     if (!children.ok()) return std::nullopt;
     candidate_ = static_cast<pid_t>(strtol(children->c_str(), nullptr, 10));
     if (candidate_ <= 0) return std::nullopt;
+  }
+  const int64_t give_up = MonotonicNs() + 200 * kMillisecond;
+  while (true) {
+    const StatusOr<std::string> stat = ReadFile(fmt::format("/proc/{}/stat", candidate_), 4096);
+    if (!stat.ok()) return std::nullopt;
+    const size_t state = stat->rfind(") ");  // after the program's name, which may hold anything
+    if (state == std::string::npos || stat->size() < state + 3) return std::nullopt;
+    if ((*stat)[state + 2] != 'R') break;
+    if (MonotonicNs() >= give_up) return std::nullopt;
+    const timespec moment{0, 50'000};
+    nanosleep(&moment, nullptr);
   }
   const StatusOr<std::string> stat = ReadFile(fmt::format("/proc/{}/schedstat", candidate_), 4096);
   if (!stat.ok() || stat->empty()) return std::nullopt;

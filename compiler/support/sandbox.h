@@ -56,8 +56,9 @@ class SandboxedChild {
   uint32_t bits() const { return bits_; }
   // Becomes readable when the candidate has ended.
   int status_fd() const { return status_fd_; }
-  // Time that the candidate's main thread has been on a processor; nothing where the system does
-  // not say.
+  // Time that the candidate's main thread has been on a processor, once it waits for something:
+  // what the system says of a running thread is a tick old. Nothing where it does not come to wait
+  // in 200 ms, or the system does not say.
   std::optional<int64_t> CpuNs();
   // The candidate's wait status if it ends by the deadline, else nothing. Either way nothing is
   // left of it on return.

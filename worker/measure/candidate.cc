@@ -283,7 +283,7 @@ MaybeRefusal TimePairs(const MeasureJob& job, TimedInstance& candidate) {
     return Refuse(v1::FAILURE_INFRASTRUCTURE, "baseline: " + baseline.error());
   if (!Announce(job, kTimingReady)) return nullptr;
   Publish(RunPairs(job.plan, candidate.timer(), baseline.timer()), job.shared);
-  Send(job.control_fd, kTimed);
+  Announce(job, kTimed);
   return nullptr;
 }
 
@@ -306,7 +306,7 @@ MaybeRefusal Measure(const MeasureJob& job) {
   if (!Announce(job, kTimingReady)) return nullptr;
   const LadderResult ladder = RunLadder(job.plan, candidate.timer());
   Publish(ladder, job.shared);
-  if (!Send(job.control_fd, kTimed)) return nullptr;
+  if (!Announce(job, kTimed)) return nullptr;
   if (!job.baseline_path.empty() && job.plan.pairs_ns() > 0 &&
       (ladder.promising || job.plan.final())) {
     if (auto r = TimePairs(job, candidate)) return r;

@@ -310,6 +310,7 @@ class Session {
       timing_ns += envelope.wall_ns;
       const Verdict v = batch == 0 ? TakeSamples(envelope) : TakePairs(envelope);
       if (v.kind != v1::FAILURE_OK) return v;
+      if (!SendGo(fd)) return {};
     }
     result_.mutable_phases()->set_timing_ns(timing_ns);
     if (Verdict v = Compare(job_.seeds.size(), 0, "after timing"); v.kind != v1::FAILURE_OK)

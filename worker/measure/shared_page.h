@@ -7,7 +7,8 @@
 //   bytes: candidate -> zygote                       zygote -> candidate
 //     kOutputsReady (runs for all seeds are done)    kGo if they are right
 //     kTimingReady (before each batch)               kGo, its clock running
-//     kTimed (after each batch: the ladder, then the pairs if there are any)
+//     kTimed (after each batch: the ladder, then     kGo once the time it took of a processor has
+//     the pairs if there are any)                    been read: what comes next is no part of it
 //     kFinalReady (one more run is done)             kGo
 //     kFailed instead of any of them
 #pragma once
