@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "worker/device/cpu.h"
 #include "worker/device/probe.h"
 
 namespace whet::worker {
@@ -22,6 +23,34 @@ TEST(ProbeTest, FiguresAreBelievableAndInOrder) {
   EXPECT_GE(m.l2_gbps, m.l3_gbps);
   EXPECT_GE(m.l3_gbps, m.dram_gbps);
   EXPECT_GT(m.FmaGflops(512), m.clock_ghz);  // a multiply-add in two cycles would still be more
+}
+
+TEST(DeviceState, ThrottlingOfAnyProcessorIsSeenAndWhatIsNotCountedIsUnknown) {
+  char dir[] = "/tmp/whet-test-XXXXXX";
+  ASSERT_NE(mkdtemp(dir), nullptr);
+  const std::string sys = dir;
+  const auto count = [&](const char* cpu, const char* what, int n) {
+    const std::filesystem::path folder = sys + "/devices/system/cpu/" + cpu + "/thermal_throttle";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / what) << n << "\n";
+  };
+  EXPECT_FALSE(CpuThrottleCount(sys).has_value());
+  EXPECT_FALSE(CpuState(CpuThrottleCount(sys), sys).has_throttled());  // unknown, not steady
+
+  count("cpu0", "core_throttle_count", 3);
+  count("cpu1", "core_throttle_count", 0);
+  count("cpu1", "package_throttle_count", 4);
+  const auto before = CpuThrottleCount(sys);
+  ASSERT_TRUE(before.has_value());
+  EXPECT_EQ(*before, 7);
+  EXPECT_TRUE(CpuState(before, sys).has_throttled());
+  EXPECT_FALSE(CpuState(before, sys).throttled());
+  count("cpu1", "core_throttle_count", 1);  // while something ran
+  EXPECT_TRUE(CpuState(before, sys).throttled());
+  // It cannot be told any more.
+  std::filesystem::remove_all(sys + "/devices");
+  EXPECT_FALSE(CpuState(before, sys).has_throttled());
+  std::filesystem::remove_all(sys);
 }
 
 TEST(ProbeTest, MeasuresOncePerMachineAndFolder) {

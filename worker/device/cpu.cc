@@ -70,21 +70,33 @@ v1::DeviceIdentity CpuIdentity() {
   return d;
 }
 
-std::optional<int64_t> CpuThrottleCount() {
-  return Number("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count");
+// A candidate may run on any of them.
+std::optional<int64_t> CpuThrottleCount(const std::string& sys) {
+  std::optional<int64_t> sum;
+  const std::string cpus = sys + "/devices/system/cpu";
+  const StatusOr<std::vector<std::string>> names = ListDir(cpus);
+  if (!names.ok()) return sum;
+  for (const std::string& name : *names) {
+    if (name.compare(0, 3, "cpu") != 0) continue;
+    for (const char* count : {"core_throttle_count", "package_throttle_count"}) {
+      if (const auto n = Number(fmt::format("{}/{}/thermal_throttle/{}", cpus, name, count)))
+        sum = sum.value_or(0) + *n;
+    }
+  }
+  return sum;
 }
 
-v1::DeviceState CpuState(std::optional<int64_t> throttles_before) {
+v1::DeviceState CpuState(std::optional<int64_t> throttles_before, const std::string& sys) {
   v1::DeviceState s;
-  if (const auto khz = Number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
+  if (const auto khz = Number(sys + "/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
       khz && *khz > 0)
     s.set_khz(static_cast<uint64_t>(*khz));
   const std::string load = Line("/proc/loadavg");
   char* end = nullptr;
   const double load1 = strtod(load.c_str(), &end);
   if (end != load.c_str()) s.set_load1(load1);
-  if (const auto t = Number("/sys/class/thermal/thermal_zone0/temp")) s.set_temperature_mc(*t);
-  if (const auto n = CpuThrottleCount(); n && throttles_before)
+  if (const auto t = Number(sys + "/class/thermal/thermal_zone0/temp")) s.set_temperature_mc(*t);
+  if (const auto n = CpuThrottleCount(sys); n && throttles_before)
     s.set_throttled(*n > *throttles_before);
   return s;
 }
