@@ -1,14 +1,10 @@
 #include "compiler/support/sandbox.h"
 
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -16,179 +12,58 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
+#include "compiler/support/cgroup.h"
 #include "compiler/support/clock.h"
 #include "compiler/support/env.h"
+#include "compiler/support/sandbox_layers.h"
 #include "compiler/support/subprocess.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WHET_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WHET_SANITIZED 1
-#endif
-#endif
 
 namespace whet {
 namespace {
 
-// System calls that a measured kernel has no use for. Everything else stays allowed: the dynamic
-// loader, memory, threads.
-constexpr int kDenied[] = {
-    SYS_execve,
-    SYS_execveat,
-    SYS_socket,
-    SYS_socketpair,
-    SYS_connect,
-    SYS_bind,
-    SYS_ptrace,
-    SYS_process_vm_readv,
-    SYS_process_vm_writev,
-    SYS_kill,
-    SYS_tkill,
-    SYS_rt_sigqueueinfo,
-    SYS_pidfd_open,
-    SYS_pidfd_send_signal,
-    SYS_setsid,
-    SYS_setpgid,
-    SYS_unshare,
-    SYS_setns,
-    SYS_mount,
-    SYS_umount2,
-    SYS_pivot_root,
-    SYS_chroot,
-    SYS_unlinkat,
-    SYS_renameat2,
-    SYS_mkdirat,
-    SYS_linkat,
-    SYS_symlinkat,
-    SYS_fchmodat,
-    SYS_fchownat,
-    SYS_truncate,
-    SYS_ftruncate,
-    SYS_mknodat,
-    SYS_bpf,
-    SYS_perf_event_open,
-    SYS_io_uring_setup,
-    SYS_userfaultfd,
-    SYS_keyctl,
-    SYS_reboot,
-    SYS_swapon,
-    SYS_init_module,
-    SYS_finit_module,
-    SYS_setuid,
-    SYS_setgid,
-    SYS_setgroups,
-    SYS_prlimit64,
-    SYS_memfd_create,
-    SYS_shmget,
-    SYS_msgget,
-    SYS_semget,
-#if defined(__x86_64__)
-    SYS_fork,
-    SYS_vfork,
-    SYS_unlink,
-    SYS_rename,
-    SYS_renameat,
-    SYS_mkdir,
-    SYS_rmdir,
-    SYS_link,
-    SYS_symlink,
-    SYS_chmod,
-    SYS_chown,
-    SYS_lchown,
-    SYS_mknod,
-    SYS_creat,
-#endif
+struct Layer {
+  SandboxBit bit;
+  const char* name;
+  const char* advice;  // where it is missing
 };
 
-#if defined(__x86_64__)
-constexpr uint32_t kAuditArch = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr uint32_t kAuditArch = AUDIT_ARCH_AARCH64;
-#else
-constexpr uint32_t kAuditArch = 0;
-#endif
+constexpr const char* kNamespaces =
+    "sysctl kernel.unprivileged_userns_clone=1, or run it as root or outside the container";
+constexpr const char* kCgroups =
+    "run it as a service with Delegate=yes (deploy/ has units), or as root";
+const Layer kLayers[] = {
+    {kSandboxLimits, "limits", "raise the hard limits of the user (ulimit -H)"},
+    {kSandboxNoNewPrivileges, "no-new-privs", "use Linux 3.5 or later"},
+    {kSandboxPidNamespace, "pid-ns", kNamespaces},
+    {kSandboxUserNamespace, "user-ns", kNamespaces},
+    {kSandboxNetNamespace, "net-ns", kNamespaces},
+    {kSandboxIpcNamespace, "ipc-ns", kNamespaces},
+    {kSandboxDescriptors, "fds", "use Linux 5.9 or later"},
+    {kSandboxSyscalls, "seccomp", "use a kernel with CONFIG_SECCOMP_FILTER, on x86-64 or arm64"},
+    {kSandboxGroup, "session", ""},
+    {kSandboxMountNamespace, "mnt-ns", kNamespaces},
+    {kSandboxLandlock, "landlock",
+     "use Linux 5.13 or later with landlock among the boot option lsm="},
+    {kSandboxCgroupMemory, "cgroup-memory", kCgroups},
+    {kSandboxCgroupPids, "cgroup-pids", kCgroups},
+    {kSandboxCgroupKill, "cgroup-kill", kCgroups},
+    {kSandboxNoCapabilities, "no-caps", ""},
+    {kSandboxOtherUser, "other-user", "needs root, which starts candidates as nobody"},
+};
 
-// Built before the fork; installed in the candidate. Offsets of jumps are in instructions and must
-// fit a byte, so each denied call is its own compare-and-return.
-std::vector<sock_filter> SyscallFilter() {
-  constexpr uint32_t kErrno = SECCOMP_RET_ERRNO;
-  std::vector<sock_filter> f;
-  auto stmt = [&](uint16_t code, uint32_t k) { f.push_back({code, 0, 0, k}); };
-  auto jump = [&](uint16_t code, uint32_t k, uint8_t yes, uint8_t no) {
-    f.push_back({code, yes, no, k});
-  };
-  stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
-  jump(BPF_JMP | BPF_JEQ | BPF_K, kAuditArch, 1, 0);
-  stmt(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-  stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
-#if defined(__x86_64__)
-  jump(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0,
-       1);  // the x32 interface would bypass the numbers below
-  stmt(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-#endif
-  for (int nr : kDenied) {
-    jump(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(nr), 0, 1);
-    stmt(BPF_RET | BPF_K, kErrno | EPERM);
-  }
-  // clone3 passes its flags in memory, out of a filter's sight: the C library falls back to clone.
-  jump(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1);
-  stmt(BPF_RET | BPF_K, kErrno | ENOSYS);
-  // clone: threads only.
-  jump(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4);
-  stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0]));
-  jump(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1);
-  stmt(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  stmt(BPF_RET | BPF_K, kErrno | EPERM);
-  // Files: reading only.
-  jump(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 4);
-  stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2]));
-  jump(BPF_JMP | BPF_JSET | BPF_K, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0, 1);
-  stmt(BPF_RET | BPF_K, kErrno | EPERM);
-  stmt(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  jump(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1);
-  stmt(BPF_RET | BPF_K, kErrno | ENOSYS);
-#if defined(__x86_64__)
-  jump(BPF_JMP | BPF_JEQ | BPF_K, SYS_open, 0, 4);
-  stmt(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1]));
-  jump(BPF_JMP | BPF_JSET | BPF_K, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0, 1);
-  stmt(BPF_RET | BPF_K, kErrno | EPERM);
-  stmt(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-#endif
-  stmt(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  return f;
-}
+// What init tells the zygote, through the pipe.
+struct Report {
+  enum Kind : int32_t { kEnded = 1, kMissing = 2 } kind;
+  int32_t value;  // a wait status; the layers that could not be put up
+};
 
-bool Limit(int resource, rlim_t value) {
-  const rlimit limit{value, value};
-  return setrlimit(resource, &limit) == 0;
-}
-
-bool ApplyLimits(const SandboxOptions& o) {
-  bool ok = Limit(RLIMIT_CORE, 0) && Limit(RLIMIT_FSIZE, static_cast<rlim_t>(o.file_bytes)) &&
-            Limit(RLIMIT_NOFILE, 256);
-  if (o.cpu_ns > 0) ok = Limit(RLIMIT_CPU, static_cast<rlim_t>(o.cpu_ns / kSecond + 2)) && ok;
-#ifndef WHET_SANITIZED
-  if (o.address_space_bytes > 0)
-    ok = Limit(RLIMIT_AS, static_cast<rlim_t>(o.address_space_bytes)) && ok;
-#endif
-  return ok;
-}
-
-void CloseAllBut(std::vector<int> keep) {
-  std::sort(keep.begin(), keep.end());
-  unsigned int from = 3;
-  for (int fd : keep) {
-    if (fd < 3) continue;
-    const auto next = static_cast<unsigned int>(fd);
-    if (next > from) close_range(from, next - 1, 0);
-    from = next + 1;
-  }
-  close_range(from, ~0U, 0);
+bool Send(int fd, Report::Kind kind, int32_t value) {
+  const Report report{kind, value};
+  return write(fd, &report, sizeof report) == sizeof report;
 }
 
 // Everything below init, however often it forked. Ends when nothing is left.
@@ -210,47 +85,55 @@ void KillDescendants() {
   }
 }
 
-[[noreturn]] void RunCandidate(const SandboxOptions& o, const std::vector<sock_filter>& filter,
-                               const std::function<int()>& body) {
+struct Namespaces {
+  unsigned long flags = 0;
+  uint32_t bits = 0;
+};
+
+// What one start needs, complete before it forks.
+struct Plan {
+  const SandboxOptions* options;
+  const std::function<int()>* body;  // null: say what is missing and end
+  Namespaces namespaces;
+  uint32_t own = 0;                       // of sandbox::OwnAffair
+  const CandidateGroup* group = nullptr;  // where it is to be in it
+  int status_fd = -1;
+  uid_t user = 0;
+  gid_t user_group = 0;
+};
+
+[[noreturn]] void RunCandidate(const Plan& plan) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int s = 1; s < 32; ++s) signal(s, SIG_DFL);
-  setsid();
-  const int out = o.stdio_fd >= 0 ? o.stdio_fd : open("/dev/null", O_RDWR);
-  const int in = open("/dev/null", O_RDONLY);
-  dup2(in, 0);
-  dup2(out, 1);
-  dup2(out, 2);
-  CloseAllBut(o.keep_fds);
-  ApplyLimits(o);
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (!filter.empty()) {
-    const sock_fprog program{static_cast<unsigned short>(filter.size()),
-                             const_cast<sock_filter*>(filter.data())};
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+  const uint32_t stands = sandbox::PutUp(plan.own, *plan.options, plan.group, plan.status_fd);
+  const auto missing = static_cast<int32_t>(plan.own & ~stands);
+  if (!plan.body || missing != 0) {
+    Send(plan.status_fd, Report::kMissing, missing);
+    _exit(1);
   }
-  _exit(body());
+  close(plan.status_fd);
+  _exit((*plan.body)());
 }
 
 // The process between zygote and candidate.
-[[noreturn]] void RunInit(const SandboxOptions& o, bool has_namespace, int status_fd,
-                          const std::vector<sock_filter>& filter,
-                          const std::function<int()>& body) {
+[[noreturn]] void RunInit(const Plan& plan) {
+  const bool has_namespace = plan.namespaces.bits & kSandboxPidNamespace;
   prctl(PR_SET_PDEATHSIG, has_namespace ? SIGKILL : SIGTERM);
+  if (plan.namespaces.bits & kSandboxUserNamespace)
+    sandbox::MapUser(plan.user, plan.user_group);  // where it fails, so do the layers that need it
   if (!has_namespace) prctl(PR_SET_CHILD_SUBREAPER, 1);
   sigset_t wanted;
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGCHLD);
   sigaddset(&wanted, SIGTERM);
   sigprocmask(SIG_BLOCK, &wanted, nullptr);
-  const pid_t candidate = fork();
-  if (candidate == 0) {
-    close(status_fd);
-    RunCandidate(o, filter, body);
-  }
+  const pid_t candidate = plan.group ? plan.group->ForkInto() : fork();
+  if (candidate == 0) RunCandidate(plan);
   int status = 1 << 8;
+  if (candidate < 0) Send(plan.status_fd, Report::kMissing, kSandboxCgroupKill);
   while (candidate > 0) {
     siginfo_t info;
     if (sigwaitinfo(&wanted, &info) == SIGTERM) {  // time is up, or the zygote died
@@ -269,82 +152,201 @@ void KillDescendants() {
     if (ended || (r < 0 && errno == ECHILD)) break;
   }
   if (!has_namespace) KillDescendants();
-  [[maybe_unused]] const ssize_t n = write(status_fd, &status, sizeof status);
+  Send(plan.status_fd, Report::kEnded, status);
   _exit(0);
 }
 
-struct Attempt {
-  unsigned long flags;
-  uint32_t bits;
+// A raw clone shares no more than fork does, and takes namespaces along.
+pid_t CloneInit(unsigned long flags) {
+  return static_cast<pid_t>(syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0));
+}
+
+// ---- what this host offers
+
+bool CanClone(unsigned long flags) {
+  const pid_t pid = CloneInit(flags);
+  if (pid == 0) _exit(0);
+  int status = 0;
+  return pid > 0 && WaitPid(pid, kNever, &status);
+}
+
+uint32_t g_left_out = 0;
+
+// An unprivileged user needs a user namespace for the others; root does without, because its
+// candidates then can become another user.
+Namespaces FindNamespaces() {
+  Namespaces n;
+  const std::pair<unsigned long, uint32_t> kinds[] = {{CLONE_NEWPID, kSandboxPidNamespace},
+                                                      {CLONE_NEWNET, kSandboxNetNamespace},
+                                                      {CLONE_NEWIPC, kSandboxIpcNamespace}};
+  if (!(g_left_out & kSandboxUserNamespace) && !CanClone(CLONE_NEWNS) && CanClone(CLONE_NEWUSER)) {
+    n.flags = CLONE_NEWUSER;
+    n.bits = kSandboxUserNamespace;
+  }
+  for (const auto& [flag, bit] : kinds) {
+    if (g_left_out & bit || !CanClone(n.flags | flag)) continue;
+    n.flags |= flag;
+    n.bits |= bit;
+  }
+  return n;
+}
+
+struct Offer {
+  Namespaces namespaces;
+  uint32_t own = 0;
+  std::unique_ptr<CandidateGroup> group;
 };
 
-// Best first. A container may refuse some, an unprivileged user needs a user namespace for the
-// others.
-const Attempt kAttempts[] = {
-    {CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET,
-     kSandboxPidNamespace | kSandboxIpcNamespace | kSandboxNetNamespace},
-    {CLONE_NEWPID, kSandboxPidNamespace},
-    {CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET,
-     kSandboxUserNamespace | kSandboxPidNamespace | kSandboxIpcNamespace | kSandboxNetNamespace},
-    {CLONE_NEWUSER | CLONE_NEWPID, kSandboxUserNamespace | kSandboxPidNamespace},
-    {0, 0},
-};
+// The layers that a trial child cannot put up, or all of `plan`'s when there is no telling.
+uint32_t MissingInTrial(Plan plan) {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return plan.own;
+  plan.status_fd = fds[1];
+  const pid_t init = CloneInit(plan.namespaces.flags);
+  if (init == 0) {
+    close(fds[0]);
+    RunInit(plan);
+  }
+  close(fds[1]);
+  uint32_t missing = plan.own;
+  Report report{};
+  while (init > 0 && read(fds[0], &report, sizeof report) == sizeof report) {
+    if (report.kind == Report::kMissing) missing = static_cast<uint32_t>(report.value);
+  }
+  close(fds[0]);
+  int status = 0;
+  if (init > 0) WaitPid(init, kNever, &status);
+  return missing;
+}
+
+Offer FindOffer() {
+  Offer offer;
+  offer.namespaces = FindNamespaces();
+  offer.own = sandbox::OwnAffair() & ~g_left_out;
+  offer.group = CandidateGroup::Make();
+  if (!offer.group || !offer.group->bounds_memory()) offer.own &= ~kSandboxCgroupMemory;
+  if (!offer.group || !offer.group->bounds_processes()) offer.own &= ~kSandboxCgroupPids;
+  constexpr uint32_t kGroup = kSandboxCgroupMemory | kSandboxCgroupPids | kSandboxCgroupKill;
+  if (!offer.group || !offer.group->ends_all()) offer.own &= ~kGroup;
+  SandboxOptions all;
+  all.syscalls = Syscalls::kCompute;
+  all.confine_files = true;
+  Plan plan{&all, nullptr, offer.namespaces, 0, nullptr, -1, getuid(), getgid()};
+  // A group that cannot be joined, and a root that cannot be entered, leave the child in a state in
+  // which others may fail as well: each round goes without what the one before it lacked.
+  while (offer.own != 0) {
+    plan.own = offer.own;
+    plan.group = offer.own & kGroup ? offer.group.get() : nullptr;
+    const uint32_t missing = MissingInTrial(plan) & offer.own;
+    if (missing == 0) break;
+    if (missing & kGroup) {
+      offer.own &= ~kGroup;
+    } else if (missing & kSandboxMountNamespace) {
+      offer.own &= ~(kSandboxMountNamespace | kSandboxOtherUser);
+    } else {
+      offer.own &= ~missing;
+    }
+  }
+  if (!(offer.own & kGroup)) offer.group.reset();
+  return offer;
+}
+
+// Of this process, which its children inherit and do not use.
+Offer& HostOffer() {
+  static Offer offer = FindOffer();
+  return offer;
+}
 
 }  // namespace
 
 std::string SandboxBitsText(uint32_t bits) {
-  static const std::pair<uint32_t, const char*> kNames[] = {
-      {kSandboxLimits, "limits"},       {kSandboxNoNewPrivileges, "no-new-privs"},
-      {kSandboxPidNamespace, "pid-ns"}, {kSandboxUserNamespace, "user-ns"},
-      {kSandboxNetNamespace, "net-ns"}, {kSandboxIpcNamespace, "ipc-ns"},
-      {kSandboxDescriptors, "fds"},     {kSandboxSyscalls, "seccomp"},
-      {kSandboxGroup, "session"}};
   std::string text;
-  for (const auto& [bit, name] : kNames) {
-    if (bits & bit) text += (text.empty() ? "" : ",") + std::string(name);
+  for (const Layer& layer : kLayers) {
+    if (bits & layer.bit) text += (text.empty() ? "" : ",") + std::string(layer.name);
   }
   return text.empty() ? "none" : text;
 }
 
+StatusOr<uint32_t> ParseSandboxBits(std::string_view text) {
+  uint32_t bits = 0;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    uint32_t bit = 0;
+    for (const Layer& layer : kLayers) {
+      if (word == layer.name) bit = layer.bit;
+    }
+    if (bit == 0)
+      return InvalidArgument("'{}' is no layer of the sandbox; they are {}", word,
+                             SandboxBitsText(~0u));
+    bits |= bit;
+  }
+  return bits;
+}
+
+std::string SandboxAdvice(SandboxBit bit) {
+  for (const Layer& layer : kLayers) {
+    if (layer.bit == bit) return layer.advice;
+  }
+  return "";
+}
+
+void LeaveOutSandboxLayers(uint32_t bits) { g_left_out |= bits; }
+
+uint32_t SandboxLayers() { return HostOffer().namespaces.bits | HostOffer().own; }
+
+std::string MissingForStrangers(uint32_t bits) {
+  constexpr uint32_t kNeeded = kSandboxLimits | kSandboxNoNewPrivileges | kSandboxDescriptors |
+                               kSandboxSyscalls | kSandboxGroup | kSandboxNoCapabilities;
+  uint32_t missing = kNeeded & ~bits;
+  if (!(bits & (kSandboxLandlock | kSandboxMountNamespace))) missing |= kSandboxLandlock;
+  std::string text;
+  for (const Layer& layer : kLayers) {
+    if (!(missing & layer.bit)) continue;
+    text += (text.empty() ? "" : "; ") + std::string(layer.name);
+    if (*layer.advice) text += fmt::format(" ({})", layer.advice);
+  }
+  return text;
+}
+
 StatusOr<SandboxedChild> SandboxedChild::Start(const SandboxOptions& options,
                                                const std::function<int()>& body) {
-  static size_t first = 0;  // attempts before it were refused: they will be again
-  static const bool filter_works = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0 && kAuditArch != 0;
-  const std::vector<sock_filter> filter =
-      options.filter_syscalls && filter_works ? SyscallFilter() : std::vector<sock_filter>{};
+  Offer& offer = HostOffer();
+  Plan plan{&options, &body, offer.namespaces, offer.own, nullptr, -1, getuid(), getgid()};
+  if (options.syscalls == Syscalls::kAny) plan.own &= ~kSandboxSyscalls;
+  if (!options.confine_files)
+    plan.own &= ~(kSandboxMountNamespace | kSandboxLandlock | kSandboxOtherUser);
+  if (offer.group) {
+    plan.group = offer.group.get();
+    WHET_RETURN_IF_ERROR(offer.group->SetLimits(options.memory_bytes, options.processes));
+  }
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
-  for (; first < std::size(kAttempts); ++first) {
-    // A raw clone shares no more than fork does, and takes namespaces along.
-    const long pid = syscall(SYS_clone, kAttempts[first].flags | SIGCHLD, 0, 0, 0, 0);
-    if (pid == 0) {
-      close(pipe_fds[0]);
-      RunInit(options, kAttempts[first].bits != 0, pipe_fds[1], filter, body);
-    }
-    if (pid > 0) {
-      close(pipe_fds[1]);
-      SandboxedChild child;
-      child.init_ = static_cast<pid_t>(pid);
-      child.status_fd_ = pipe_fds[0];
-      child.bits_ = kAttempts[first].bits | kSandboxLimits | kSandboxNoNewPrivileges |
-                    kSandboxDescriptors | kSandboxGroup |
-                    (filter.empty() ? 0 : static_cast<uint32_t>(kSandboxSyscalls));
-      return child;
-    }
-    if (errno == EAGAIN || errno == ENOMEM) break;  // no room now, not a refusal
-  }
+  plan.status_fd = pipe_fds[1];
+  const pid_t pid = CloneInit(plan.namespaces.flags);
   const int error = errno;
-  close(pipe_fds[0]);
+  if (pid == 0) {
+    close(pipe_fds[0]);
+    RunInit(plan);
+  }
   close(pipe_fds[1]);
-  if (first == std::size(kAttempts)) first = std::size(kAttempts) - 1;
-  return ErrnoStatus(error, "cannot fork");
+  if (pid < 0) {
+    close(pipe_fds[0]);
+    return ErrnoStatus(error, "cannot fork");
+  }
+  SandboxedChild child;
+  child.init_ = pid;
+  child.status_fd_ = pipe_fds[0];
+  child.bits_ = plan.namespaces.bits | plan.own;
+  return child;
 }
 
 SandboxedChild::SandboxedChild(SandboxedChild&& other) noexcept
     : init_(std::exchange(other.init_, -1)),
       candidate_(other.candidate_),
       status_fd_(std::exchange(other.status_fd_, -1)),
-      bits_(other.bits_) {}
+      bits_(other.bits_),
+      trouble_(std::move(other.trouble_)) {}
 
 SandboxedChild::~SandboxedChild() {
   KillAll();
@@ -360,17 +362,25 @@ void SandboxedChild::KillAll() {
     WaitPid(init_, kNever, &status);
   }
   init_ = -1;
+  CandidateGroup* const group = HostOffer().group.get();
+  if (group != nullptr && !group->KillAll(MonotonicNs() + 10 * kSecond))
+    trouble_ = "something of the candidate cannot be killed";
 }
 
 std::optional<int> SandboxedChild::Finish(int64_t deadline_ns) {
   std::optional<int> result;
-  while (init_ > 0) {
+  while (init_ > 0 && !result) {
     pollfd p{status_fd_, POLLIN, 0};
     const int n = poll(&p, 1, PollTimeoutMs(MonotonicNs(), deadline_ns));
     if (n < 0 && errno == EINTR) continue;
-    int status = 0;
-    if (n > 0 && read(status_fd_, &status, sizeof status) == sizeof status) result = status;
-    break;
+    Report report{};
+    if (n <= 0 || read(status_fd_, &report, sizeof report) != sizeof report) break;
+    if (report.kind == Report::kMissing) {
+      trouble_ = fmt::format("layers of the sandbox that were there before cannot be put up: {}",
+                             SandboxBitsText(static_cast<uint32_t>(report.value)));
+    } else {
+      result = report.value;
+    }
   }
   KillAll();
   return result;
@@ -398,15 +408,6 @@ std::optional<int64_t> SandboxedChild::CpuNs() {
   const StatusOr<std::string> stat = ReadFile(fmt::format("/proc/{}/schedstat", candidate_), 4096);
   if (!stat.ok() || stat->empty()) return std::nullopt;
   return strtoll(stat->c_str(), nullptr, 10);
-}
-
-uint32_t ProbeSandbox(bool filter_syscalls) {
-  SandboxOptions options;
-  options.filter_syscalls = filter_syscalls;
-  StatusOr<SandboxedChild> child = SandboxedChild::Start(options, [] { return 0; });
-  if (!child.ok()) return 0;
-  child->Finish(MonotonicNs() + 5 * kSecond);
-  return child->bits();
 }
 
 }  // namespace whet

@@ -10,7 +10,7 @@ int main() {
   v1::BuilderHello hello;
   hello.set_codegen_version(1);
   hello.set_compiler_version("zoo");
-  return tuner::RunBuilderZygote(hello, [](const v1::BuildRequest& request, const std::string&) {
+  const auto build = [](const v1::BuildRequest& request, const std::string&) {
     v1::BuildReply reply;
     const std::string animal = whet::testing::AnimalOf(request.trace());
     if (animal == "hang_in_builder") {
@@ -24,5 +24,7 @@ int main() {
     if (!object.ok()) reply.set_message(Message(object.status()));
     reply.set_initial_program(FingerprintOf("zoo").Hex());
     return reply;
-  });
+  };
+  return tuner::RunBuilderZygote(hello, build, tuner::kBuilderFd,
+                                 {whet::testing::EnvOr("WHET_ZOO_DIR", "./zoo")});
 }

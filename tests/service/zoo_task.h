@@ -53,13 +53,13 @@ inline const std::vector<uint64_t>& ZooSeeds() {
   return seeds;
 }
 
-inline std::vector<v1::BufferSpec> ZooBuffers() {
+inline std::vector<v1::BufferSpec> ZooBuffers(int64_t elements = kZooElements) {
   std::vector<v1::BufferSpec> buffers(3);
   const v1::BufferRole roles[] = {v1::BUFFER_INPUT, v1::BUFFER_OUTPUT, v1::BUFFER_PARAMETER};
   for (size_t i = 0; i < 3; ++i) {
     buffers[i].set_role(roles[i]);
     buffers[i].set_dtype(static_cast<uint32_t>(DType::kF32));
-    buffers[i].add_shape(kZooElements);
+    buffers[i].add_shape(elements);
     buffers[i].set_tensor_index(i);
     buffers[i].set_lo(0.5);  // no product is near zero: zeros are a wrong answer everywhere
     buffers[i].set_hi(2);
@@ -67,11 +67,12 @@ inline std::vector<v1::BufferSpec> ZooBuffers() {
   return buffers;
 }
 
-inline std::string ZooExpectedFor(const std::vector<uint64_t>& wanted) {
+inline std::string ZooExpectedFor(const std::vector<uint64_t>& wanted,
+                                  int64_t elements = kZooElements) {
   std::vector<ExpectedForSeed> seeds;
-  const int64_t shape[] = {kZooElements};
+  const int64_t shape[] = {elements};
   for (const uint64_t seed : wanted) {
-    std::vector<float> x(kZooElements), w(kZooElements);
+    std::vector<float> x(static_cast<size_t>(elements)), w(static_cast<size_t>(elements));
     FillInput(DType::kF32, seed, 0, 0.5, 2, {shape, {}}, x.data());
     FillInput(DType::kF32, seed, 2, 0.5, 2, {shape, {}}, w.data());
     ExpectedOutput out;
@@ -86,9 +87,9 @@ inline std::string ZooExpectedFor(const std::vector<uint64_t>& wanted) {
 
 inline std::string ZooExpected() { return ZooExpectedFor(ZooSeeds()); }
 
-inline v1::MeasureSpec ZooSpec() {
+inline v1::MeasureSpec ZooSpec(int64_t elements = kZooElements) {
   v1::MeasureSpec spec;
-  for (const v1::BufferSpec& b : ZooBuffers()) *spec.add_buffers() = b;
+  for (const v1::BufferSpec& b : ZooBuffers(elements)) *spec.add_buffers() = b;
   for (const uint64_t seed : ZooSeeds()) spec.add_seeds(seed);
   spec.set_threads(1);
   spec.set_time_limit_ns(2 * kSecond);
@@ -105,11 +106,14 @@ inline v1::MeasureSpec ZooSpec() {
 
 class RunnerProcess {
  public:
-  RunnerProcess() {
+  // `leaked`: a descriptor of ours that the runner has, too.
+  explicit RunnerProcess(const std::vector<std::string>& args = {}, int leaked = -1) {
     const auto fds = SocketPair();
     SpawnOptions options;
     options.program = Program("whet-runner");
+    options.args = args;
     options.fds = {{fds->second, worker::kRunnerFd}};
+    if (leaked >= 0) options.fds.emplace_back(leaked, 9);
     StatusOr<Subprocess> child = Subprocess::Spawn(options);
     EXPECT_TRUE(child.ok()) << child.status();
     if (child.ok()) process_ = std::move(*child);
@@ -120,11 +124,18 @@ class RunnerProcess {
     EXPECT_TRUE(frame.ok() && frame->type == worker::kRunnerHello &&
                 hello_.ParseFromString(frame->payload));
   }
-  ~RunnerProcess() { close(fd_); }
+  // It ends by itself, and takes its control group along.
+  ~RunnerProcess() {
+    close(fd_);
+    if (process_.running()) process_.Wait(MonotonicNs() + 10 * kSecond);
+  }
 
+  void Send(const v1::RunRequest& request) {
+    EXPECT_TRUE(WriteFrame(fd_, worker::kRunRequest, request.SerializeAsString()).ok());
+  }
   v1::Measurement Run(const v1::RunRequest& request) {
     v1::RunReply reply;
-    EXPECT_TRUE(WriteFrame(fd_, worker::kRunRequest, request.SerializeAsString()).ok());
+    Send(request);
     const StatusOr<Frame> frame =
         ReadFrame(fd_, worker::kMaxRunFrame, MonotonicNs() + 60 * kSecond);
     EXPECT_TRUE(frame.ok()) << frame.status();

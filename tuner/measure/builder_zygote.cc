@@ -20,6 +20,9 @@ namespace {
 
 constexpr int64_t kDefaultTimeLimit = 10 * kSecond;
 constexpr int64_t kMaxTimeLimit = 600 * kSecond;
+// Page tables, and files of the build where those lie in memory.
+constexpr int64_t kMemoryBesides = int64_t{128} << 20;
+constexpr int kMaxProcesses = 64;
 
 v1::BuildReply Failure(v1::FailureKind kind, std::string message) {
   v1::BuildReply reply;
@@ -58,16 +61,31 @@ class WorkDir {
   std::string path_;
 };
 
-// The last line of what the child printed: where libraries say why they abort.
-std::string LastWords(const std::string& file) {
-  StatusOr<std::string> text = ReadFile(file, 1 << 20);
-  if (!text.ok()) return "";
-  while (!text->empty() && text->back() == '\n') text->pop_back();
-  std::string line = text->substr(text->rfind('\n') + 1);
-  return line.empty() ? "" : ": " + line.substr(0, 300);
+// The last line of what the child printed: where libraries say why they abort. Others say it to
+// people, so no control characters.
+std::string LastWords(int fd) {
+  char tail[1024];
+  const off_t bytes = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+  const off_t from = std::max<off_t>(bytes - static_cast<off_t>(sizeof tail), 0);
+  const ssize_t n = bytes > 0 ? pread(fd, tail, sizeof tail, from) : 0;
+  std::string text(tail, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::string line = text.substr(text.rfind('\n') + 1, 300);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
+  }
+  return line.empty() ? "" : ": " + line;
 }
 
-v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction& build) {
+struct OpenFile {
+  ~OpenFile() {
+    if (fd >= 0) close(fd);
+  }
+  int fd = -1;
+};
+
+v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction& build,
+                            const std::vector<std::string>& readable) {
   const int64_t start = MonotonicNs();
   const int64_t limit = request.time_limit_ns() > 0
                             ? std::min<int64_t>(request.time_limit_ns(), kMaxTimeLimit)
@@ -80,17 +98,25 @@ v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction
   const StatusOr<std::pair<int, int>> fds = SocketPair();
   if (!fds.ok()) return Failure(v1::FAILURE_INFRASTRUCTURE, Message(fds.status()));
   const std::string words = dir.path() + "/stderr";
+  const OpenFile printed{
+      open(words.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600)};
   SandboxOptions options;
   options.address_space_bytes = request.memory_limit_bytes();
+  if (request.memory_limit_bytes() > 0)
+    options.memory_bytes = request.memory_limit_bytes() + kMemoryBesides;
+  options.processes = kMaxProcesses;
+  options.syscalls = Syscalls::kBuild;
+  options.confine_files = true;
+  options.readable = readable;
+  options.writable = {dir.path()};
   options.file_bytes = kMaxBuildFrame;
   options.cpu_ns = limit;
   options.keep_fds = {fds->second};
-  options.stdio_fd = open(words.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+  options.stdio_fd = printed.fd;
   StatusOr<SandboxedChild> child = SandboxedChild::Start(options, [&] {
     const v1::BuildReply reply = build(request, dir.path());
     return WriteFrame(fds->second, kBuildReply, reply.SerializeAsString(), deadline).ok() ? 0 : 1;
   });
-  if (options.stdio_fd >= 0) close(options.stdio_fd);
   close(fds->second);
   v1::BuildReply reply;
   if (!child.ok()) {
@@ -99,7 +125,9 @@ v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction
     const StatusOr<Frame> frame = ReadFrame(fds->first, kMaxBuildFrame, deadline);
     const std::optional<int> status =
         child->Finish(frame.ok() ? deadline : std::min(deadline, MonotonicNs() + kSecond));
-    if (frame.ok() && frame->type == kBuildReply && reply.ParseFromString(frame->payload)) {
+    if (!child->trouble().empty()) {
+      reply = Failure(v1::FAILURE_INFRASTRUCTURE, child->trouble());
+    } else if (frame.ok() && frame->type == kBuildReply && reply.ParseFromString(frame->payload)) {
       // What it built counts even if it crashed on its way out.
     } else if (frame.ok() || frame.status().code() == absl::StatusCode::kDataLoss) {
       reply = Failure(v1::FAILURE_BUILD_ERROR, "the build's reply is damaged");
@@ -107,18 +135,21 @@ v1::BuildReply BuildInChild(const v1::BuildRequest& request, const BuildFunction
       reply = Failure(v1::FAILURE_BUILD_TIMEOUT,
                       fmt::format("the build took longer than {} ms", limit / kMillisecond));
     } else {
-      reply = Failure(v1::FAILURE_BUILD_ERROR,
-                      fmt::format("the build {}{}", DescribeWaitStatus(*status), LastWords(words)));
+      reply = Failure(
+          v1::FAILURE_BUILD_ERROR,
+          fmt::format("the build {}{}", DescribeWaitStatus(*status), LastWords(printed.fd)));
     }
   }
   close(fds->first);
+  if (child.ok()) reply.set_sandbox_bits(child->bits());
   reply.set_build_ns(MonotonicNs() - start);
   return reply;
 }
 
 }  // namespace
 
-int RunBuilderZygote(const v1::BuilderHello& hello, const BuildFunction& build, int fd) {
+int RunBuilderZygote(v1::BuilderHello hello, const BuildFunction& build, int fd,
+                     const std::vector<std::string>& readable) {
   if (fcntl(fd, F_GETFD) < 0) {
     std::fprintf(
         stderr,
@@ -128,13 +159,14 @@ int RunBuilderZygote(const v1::BuilderHello& hello, const BuildFunction& build, 
   }
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   signal(SIGPIPE, SIG_IGN);
+  hello.set_sandbox_bits(SandboxLayers());
   if (!WriteFrame(fd, kBuilderHello, hello.SerializeAsString()).ok()) return 1;
   while (true) {
     const StatusOr<Frame> frame = ReadFrame(fd, kMaxBuildFrame);
     if (!frame.ok()) return frame.status().code() == absl::StatusCode::kUnavailable ? 0 : 1;
     v1::BuildRequest request;
     if (frame->type != kBuildRequest || !request.ParseFromString(frame->payload)) return 1;
-    v1::BuildReply reply = BuildInChild(request, build);
+    v1::BuildReply reply = BuildInChild(request, build, readable);
     reply.set_id(request.id());
     std::string bytes = reply.SerializeAsString();
     if (bytes.size() > kMaxBuildFrame) {

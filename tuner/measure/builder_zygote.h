@@ -7,6 +7,8 @@
 // descriptor is closed.
 #pragma once
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "proto/build.pb.h"
 
@@ -22,7 +24,8 @@ inline constexpr size_t kMaxBuildFrame = 64u << 20;
 using BuildFunction =
     std::function<v1::BuildReply(const v1::BuildRequest& request, const std::string& work_dir)>;
 
-int RunBuilderZygote(const v1::BuilderHello& hello, const BuildFunction& build,
-                     int fd = kBuilderFd);
+// `readable`: files and folders that a build reads, besides the system's libraries and `work_dir`.
+int RunBuilderZygote(v1::BuilderHello hello, const BuildFunction& build, int fd = kBuilderFd,
+                     const std::vector<std::string>& readable = {});
 
 }  // namespace whet::tuner

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <thread>
 
+#include "compiler/support/cgroup.h"
 #include "compiler/support/config.h"
 #include "compiler/support/env.h"
 #include "compiler/support/paths.h"
@@ -166,6 +167,7 @@ int RunServerMain(int argc, char** argv, const SpaceProvider& spaces,
   sigaddset(&stop, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  MakeRoomInOwnCgroup();  // for the builders' children
 
   std::unique_ptr<tracker::TrackerServer> tracker;
   StatusOr<std::unique_ptr<TunerServer>> server =

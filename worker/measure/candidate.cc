@@ -109,9 +109,10 @@ class GuardedRun {
     for (size_t i = 0; i < parameters.size(); ++i)
       base[parameters[i]] = AddInput(job_.parameters, i, seed);
     for (size_t i = 0; i < job_.outputs.size(); ++i) {
-      base[job_.inputs.size() + i] =
-          memory_.Add(job_.outputs[i].bytes, job_.memory_fd,
-                      kSharedPageBytes + seed * job_.outputs_bytes + job_.output_offsets[i]);
+      void*& output = base[job_.inputs.size() + i];
+      output = memory_.Add(job_.outputs[i].bytes, job_.memory_fd,
+                           kSharedPageBytes + seed * job_.outputs_bytes + job_.output_offsets[i]);
+      if (output == nullptr) out_of_memory_ = true;
     }
     // Contents are undefined for the candidate: NaN shows what was read before it was written.
     char* const arena = AddPoisoned(m.arena_bytes);
@@ -185,14 +186,13 @@ class TimedInstance {
  public:
   TimedInstance(const MeasureJob& job, std::shared_ptr<const Model> model)
       : job_(job), instance_(std::move(model), job.threads) {
-    std::vector<const void*> inputs, parameters;
     for (size_t i = 0; i < job.parameters.size(); ++i)
-      parameters.push_back(Filled(job.parameters, i));
-    for (size_t i = 0; i < job.inputs.size(); ++i) inputs.push_back(Filled(job.inputs, i));
+      parameters_.push_back(Filled(job.parameters, i));
+    for (size_t i = 0; i < job.inputs.size(); ++i) inputs_.push_back(Filled(job.inputs, i));
     for (const Buffer& b : job.outputs) outputs_.push_back(Allocate(b));
     if (!error_.empty() || !instance_.error().empty()) return;
-    if (!parameters.empty()) instance_.Prepack(parameters);
-    instance_.Bind(inputs, outputs_);
+    Prepack();
+    instance_.Bind({inputs_.begin(), inputs_.end()}, outputs_);
     turns_ = std::make_unique<WeightTurns>(&instance_, 0, instance_.model().desc().n_steps, 0);
     error_ = turns_->error();
   }
@@ -210,8 +210,18 @@ class TimedInstance {
     };
   }
 
-  // Once more into poisoned outputs, which are then copied to the last part of the memory file.
+  // Once more into poisoned outputs, which are then copied to the last part of the memory file. On
+  // the data of seed LastCheckSeed(job), in the places where that of the first was while it was
+  // timed: a candidate that remembers answers by place, or did nothing, is found out.
   void RunForLastCheck(char* part) {
+    if (const size_t seed = LastCheckSeed(job_); seed != 0) {
+      turns_.reset();  // the copies of the weights are of the first
+      for (size_t i = 0; i < parameters_.size(); ++i)
+        CopyOrFill(job_, job_.parameters, i, seed, parameters_[i]);
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        CopyOrFill(job_, job_.inputs, i, seed, inputs_[i]);
+      Prepack();
+    }
     for (size_t i = 0; i < outputs_.size(); ++i)
       std::memset(outputs_[i], PoisonByte(job_.outputs[i].dtype), job_.outputs[i].bytes);
     instance_.Execute();
@@ -225,6 +235,10 @@ class TimedInstance {
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
+
+  void Prepack() {
+    if (!parameters_.empty()) instance_.Prepack({parameters_.begin(), parameters_.end()});
+  }
 
   void* Filled(const std::vector<Buffer>& buffers, size_t i) {
     void* p = Allocate(buffers[i]);
@@ -248,7 +262,7 @@ class TimedInstance {
   std::vector<std::unique_ptr<void, Free>> memory_;
   Instance instance_;
   std::unique_ptr<WeightTurns> turns_;
-  std::vector<void*> outputs_;
+  std::vector<void*> inputs_, parameters_, outputs_;
   std::string error_;
 };
 
@@ -345,6 +359,10 @@ const FilledInputs* FillInputs(const MeasureJob& job, std::string key, FilledInp
     filled->parameters.push_back(fill(job.parameters, seed));
   }
   return filled;
+}
+
+size_t LastCheckSeed(const MeasureJob& job) {
+  return job.filled == nullptr ? 0 : job.seeds.size() - 1;
 }
 
 int RunCandidate(const MeasureJob& job) {

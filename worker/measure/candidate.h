@@ -51,6 +51,10 @@ int RunCandidate(const MeasureJob& job);
 // and seeds.
 const FilledInputs* FillInputs(const MeasureJob& job, std::string key, FilledInputs* filled);
 
+// Which of the seeds the run after timing is for: the last, but of data so large that nobody keeps
+// it, the first, whose is there already.
+size_t LastCheckSeed(const MeasureJob& job);
+
 // What fills an output before a run: no correct answer looks like it. NaN for floats.
 unsigned char PoisonByte(DType dtype);
 
