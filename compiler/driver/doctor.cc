@@ -2,11 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <linux/landlock.h>
-#include <sched.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +16,7 @@
 #include "compiler/support/content_cache.h"
 #include "compiler/support/env.h"
 #include "compiler/support/paths.h"
+#include "compiler/support/sandbox.h"
 #include "compiler/target/target.h"
 #include "deploy/runtime/pool.h"
 
@@ -132,34 +128,41 @@ void ExamineNoise(std::vector<Finding>* out) {
   out->push_back({"load", load.substr(0, load.find(' '))});
 }
 
-// Whether `probe` succeeds in a child, which it may change for good.
-bool InChild(int (*probe)()) {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(probe() == 0 ? 0 : 1);
-  int status = 1;
-  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-         WEXITSTATUS(status) == 0;
-}
-
+// By putting them up around a child that does nothing.
 void ExamineSandbox(std::vector<Finding>* out) {
-  auto feature = [&](const char* what, bool there, const char* value, const char* fix) {
-    out->push_back({what, there ? value : "not available", there ? Level::kOk : Level::kNote,
-                    there ? "" : fix});
+  const uint32_t layers = SandboxLayers();
+  const std::string weak = MissingForStrangers(layers);
+  out->push_back({"sandbox", SandboxBitsText(layers), weak.empty() ? Level::kOk : Level::kNote,
+                  weak.empty() ? ""
+                               : "not enough for candidates of others, which workers here refuse; "
+                                 "missing: " +
+                                     weak});
+  struct Wall {
+    const char* what;
+    uint32_t any_of;  // one of them does
+    SandboxBit first;
+    const char* without;
   };
-  feature("user namespaces",
-          InChild([] { return unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET); }), "available",
-          "candidates run with fewer walls around them; sysctl kernel.unprivileged_userns_clone=1, "
-          "or run outside the container");
-  feature("seccomp", prctl(PR_GET_SECCOMP) >= 0, "available",
-          "candidates can call any system call; use a kernel with CONFIG_SECCOMP_FILTER");
-  const long landlock =
-      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  feature("landlock", landlock > 0, "available",
-          "candidates can read your files; Linux 5.13 or later with Landlock enabled closes that");
-  std::error_code ignored;
-  const bool cgroups = std::filesystem::exists("/sys/fs/cgroup/cgroup.controllers", ignored) ||
-                       std::filesystem::exists("/sys/fs/cgroup/memory", ignored);
-  feature("cgroups", cgroups, "mounted", "memory of candidates is limited by address space only");
+  const Wall walls[] = {
+      {"system calls", kSandboxSyscalls, kSandboxSyscalls, "candidates can call any system call"},
+      {"files", kSandboxLandlock | kSandboxMountNamespace, kSandboxLandlock,
+       "candidates can read your files"},
+      {"other processes", kSandboxPidNamespace, kSandboxPidNamespace,
+       "candidates see other processes"},
+      {"network", kSandboxNetNamespace | kSandboxSyscalls, kSandboxNetNamespace,
+       "candidates reach the network"},
+      {"memory", kSandboxCgroupMemory, kSandboxCgroupMemory,
+       "the memory of candidates is limited by address space only"},
+      {"number of processes", kSandboxCgroupPids, kSandboxCgroupPids,
+       "only the filter of system calls keeps candidates from starting processes"},
+  };
+  for (const Wall& w : walls) {
+    const uint32_t there = layers & w.any_of;
+    out->push_back({fmt::format("walls: {}", w.what),
+                    there ? SandboxBitsText(there) : "not available",
+                    there ? Level::kOk : Level::kNote,
+                    there ? "" : fmt::format("{}; {}", w.without, SandboxAdvice(w.first))});
+  }
 }
 
 void ExamineDevices(std::vector<Finding>* out) {
@@ -212,8 +215,8 @@ void ExamineInstallation(const std::string& state_dir, std::vector<Finding>* out
                                  : probed->substr(line + 1)});
   }
   ExamineObjectCache(out);
-  for (const char* program :
-       {"whet-builder", "whet-runner", "rpc-worker", "rpc-tracker", "tuner-server"}) {
+  for (const char* program : {"whet-builder", "whet-runner", "whet-known-good.so", "rpc-worker",
+                              "rpc-tracker", "tuner-server"}) {
     const StatusOr<std::string> path = FindProgram(program);
     out->push_back({program,
                     path.ok() ? std::filesystem::path(*path).lexically_normal().string()

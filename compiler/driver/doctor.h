@@ -1,6 +1,6 @@
-// Looks at the machine: processor, clocks, sandbox features, GPUs, state folder, sibling programs.
-// Read-only but for making the state folder and two short timing probes (half a second). What
-// cannot be seen is said to be unknown, never assumed good.
+// Looks at the machine: processor, clocks, layers of the sandbox, GPUs, state folder, sibling
+// programs. Read-only but for making the state folder and two short timing probes (half a second).
+// What cannot be seen is said to be unknown, never assumed good.
 #pragma once
 #include <string>
 #include <vector>

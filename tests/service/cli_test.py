@@ -38,6 +38,14 @@ class CliTest(CliCase):
             self.expect(2, ["unknown flag '%s'" % wrong, "did you mean '%s'?" % right, '--dump-config'], wrong, 'x', program=os.path.join(BIN, program))
             self.expect(2, ["unexpected argument 'x'", program + ' --help'], 'x', program=os.path.join(BIN, program))
 
+    def test_a_worker_with_a_weak_sandbox_serves_no_strangers(self):
+        worker = os.path.join(BIN, 'rpc-worker')
+        state = ['--state-dir', self.path('state'), '--tracker']
+        self.expect(2, ["--allow-weak-sandbox is for a tracker on this machine, 'lab.example:9190'", 'whet doctor'],
+                    '--allow-weak-sandbox', *state, 'lab.example:9190', program=worker)
+        self.expect(2, ['sandbox is too weak', 'seccomp', 'landlock', '--allow-weak-sandbox'],
+                    '--sandbox-without', 'seccomp,landlock,mnt-ns', *state, '127.0.0.1:1', program=worker)
+
     def test_help_of_every_verb_has_examples(self):
         top = self.run_whet('--help')
         self.assertEqual(top.returncode, 0)
@@ -567,6 +575,12 @@ class CliTest(CliCase):
         self.assertEqual(r.returncode, 0, r.stdout)
         what = {f['what']: f for f in json.loads(r.stdout)['findings']}
         self.assertEqual(what['whet-builder']['level'], 'ok')
+        # Each layer that is there by name; each wall there is or what to do about it.
+        self.assertIn('limits', what['sandbox']['value'])
+        walls = [f for name, f in what.items() if name.startswith('walls: ')]
+        self.assertEqual(len(walls), 6, what)
+        for f in walls:
+            self.assertEqual(f['level'] == 'ok', f['fix'] == '', f)
         copy = self.path('whet')
         shutil.copy(WHET, copy)
         alone = self.run_whet('doctor', program=copy)

@@ -115,12 +115,13 @@ class Fleet : public ::testing::Test {
     server_address_ = server_->Listening("server");
     stub_ = v1::Tuner::NewStub(rpc::Dial(server_address_));
   }
-  void StartWorker(const std::string& key = "local") {
-    worker_ =
-        std::make_unique<Running>("rpc-worker",
-                                  std::vector<std::string>{"--tracker", tracker_address_, "--key",
-                                                           key, "--state-dir", dir_ / "state"},
-                                  dir_ / "worker.log");
+  void StartWorker(const std::string& key = "local", const std::vector<std::string>& more = {}) {
+    // Also where this host's sandbox is weak.
+    std::vector<std::string> args = {
+        "--tracker",    tracker_address_,      "--key", key, "--state-dir",
+        dir_ / "state", "--allow-weak-sandbox"};
+    args.insert(args.end(), more.begin(), more.end());
+    worker_ = std::make_unique<Running>("rpc-worker", args, dir_ / "worker.log");
     const auto tracker = v1::Tracker::NewStub(rpc::Dial(tracker_address_));
     const int64_t deadline = MonotonicNs() + 30 * kSecond;
     while (MonotonicNs() < deadline) {
@@ -275,6 +276,21 @@ TEST_F(Fleet, MisbehavingCandidatesCostOneTrialEach) {
 
   EXPECT_EQ(worker_->StopWith(SIGTERM), 0) << worker_->Log();
   EXPECT_EQ(server_->StopWith(SIGTERM), 0) << server_->Log();
+}
+
+TEST_F(Fleet, ADeviceOnWhichAKnownGoodCandidateFailsIsBelievedNothing) {
+  StartServer();
+  // Its answers are zeros, and it stands for one that is right: nothing on this device is.
+  StartWorker("local", {"--known-good", ZooPath("zeros"), "--known-good-after", "1"});
+  const auto job = Submit(Spec(static_cast<int64_t>(Animals().size())));
+  ASSERT_TRUE(job.ok()) << job.status();
+  std::vector<v1::TrialEvent> trials;
+  const int64_t give_up = MonotonicNs() + 60 * kSecond;
+  Watch(job->job_id(), &trials, [&] {
+    return worker_->Log().find("event=unfit") != std::string::npos || MonotonicNs() > give_up;
+  });
+  EXPECT_THAT(worker_->Log(), HasSubstr("event=unfit"));
+  EXPECT_EQ(worker_->Exit(0), -1) << "the worker is gone: " << worker_->Log();
 }
 
 TEST_F(Fleet, KilledServerKeepsWhatItAcknowledgedAndTakesItsJobUpAgain) {

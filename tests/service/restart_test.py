@@ -17,7 +17,7 @@ class RestartTest(CliCase):
         return server, server.listening('tracker'), server.listening('server')
 
     def start_worker(self, tracker, state):
-        worker = self.start('rpc-worker', '--tracker', tracker, '--state-dir', state)
+        worker = self.start('rpc-worker', '--tracker', tracker, '--state-dir', state, '--allow-weak-sandbox')
         self.wait_until(lambda: self.run_whet('devices', '--tracker', tracker, '--key', 'local').returncode == 0)
         return worker
 

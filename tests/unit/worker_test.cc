@@ -9,12 +9,53 @@
 #include "compiler/support/sha256.h"
 #include "worker/core/worker_core.h"
 #include "worker/measure/guarded.h"
+#include "worker/measure/known_good.h"
 #include "worker/measure/ladder.h"
 
 namespace whet::worker {
 namespace {
 
 using ::testing::HasSubstr;
+
+v1::Measurement Outcome(v1::FailureKind kind) {
+  v1::Measurement m;
+  m.set_failure(kind);
+  m.set_message(kind == v1::FAILURE_OK ? "" : "it did not");
+  return m;
+}
+
+TEST(FailureStreak, FiveCandidatesThatFailInARowAreLookedInto) {
+  FailureStreak streak(5);
+  for (const auto kind : {v1::FAILURE_RUN_CRASH, v1::FAILURE_WRONG_OUTPUT, v1::FAILURE_RUN_TIMEOUT,
+                          v1::FAILURE_INVALID_TIMING})
+    EXPECT_FALSE(streak.Suspicious(Outcome(kind)));
+  EXPECT_TRUE(streak.Suspicious(Outcome(v1::FAILURE_RUN_CRASH)));
+  streak.Probed(Outcome(v1::FAILURE_OK));
+  EXPECT_FALSE(streak.unfit());
+  // Counted anew.
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(streak.Suspicious(Outcome(v1::FAILURE_RUN_CRASH)));
+  EXPECT_TRUE(streak.Suspicious(Outcome(v1::FAILURE_RUN_CRASH)));
+}
+
+TEST(FailureStreak, OneThatIsRightEndsItAndWhatNeverRanDoesNotCount) {
+  FailureStreak streak(3);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(streak.Suspicious(Outcome(v1::FAILURE_RUN_CRASH)));
+    EXPECT_FALSE(streak.Suspicious(Outcome(v1::FAILURE_BUILD_ERROR)));
+    EXPECT_FALSE(streak.Suspicious(Outcome(v1::FAILURE_RUN_CRASH)));
+    EXPECT_FALSE(streak.Suspicious(Outcome(v1::FAILURE_OK)));
+  }
+}
+
+TEST(FailureStreak, ADeviceOnWhichTheKnownGoodFailsIsUnfitUntilItPasses) {
+  FailureStreak streak(1);
+  EXPECT_TRUE(streak.Suspicious(Outcome(v1::FAILURE_RUN_CRASH)));
+  streak.Probed(Outcome(v1::FAILURE_WRONG_OUTPUT));
+  EXPECT_TRUE(streak.unfit());
+  EXPECT_EQ(streak.reason(), "it did not");
+  streak.Probed(Outcome(v1::FAILURE_OK));
+  EXPECT_FALSE(streak.unfit());
+}
 
 // A kernel that takes `ns` a run with relative noise; counts what it was made to run.
 struct Kernel {

@@ -7,11 +7,13 @@
 #include <csignal>
 #include <thread>
 
+#include "compiler/support/cgroup.h"
 #include "compiler/support/config.h"
 #include "compiler/support/names.h"
 #include "compiler/support/paths.h"
 #include "proto/rpc/endpoint.h"
 #include "proto/rpc/security_flags.h"
+#include "worker/measure/known_good.h"
 #include "worker/service/worker.h"
 
 namespace {
@@ -50,9 +52,10 @@ int Run(int argc, char** argv) {
       "--tracker lab.example:9190 --tls /etc/whet/worker\nIt may start before its "
       "tracker "
       "and keeps trying. Exit codes: 0 stopped, 2 usage or bad input.");
-  std::string key = "local", tracker = "127.0.0.1:9190", state_dir, lock_dir;
+  std::string key = "local", tracker = "127.0.0.1:9190", state_dir, lock_dir, known_good, without;
+  int known_good_after = worker::WorkerOptions().known_good_after;
   rpc::SecurityFlags tls;
-  bool verbose = false;
+  bool verbose = false, weak = false;
   int lifeline = -1;
   app.add_option("--key", key, "what users ask for to measure on this device, e.g. rpi4")
       ->capture_default_str();
@@ -64,8 +67,16 @@ int Run(int argc, char** argv) {
   app.add_option("--lock-dir", lock_dir,
                  "folder of the device lock, shared with other programs that measure (default: the "
                  "state folder)");
+  app.add_flag("--allow-weak-sandbox", weak,
+               "start although this host lacks layers of the sandbox (`whet doctor` shows which); "
+               "only with a tracker on this machine");
   app.add_flag("--verbose", verbose,
                "log every failed run, and every result that is kept or dropped");
+  app.add_option("--known-good", known_good, "another candidate that is known to be right")
+      ->group("");
+  app.add_option("--known-good-after", known_good_after, "failures in a row")->group("");
+  app.add_option("--sandbox-without", without, "layers that candidates go without, for tests")
+      ->group("");
   app.add_option("--lifeline", lifeline, "drain when this inherited descriptor is closed")
       ->group("");
   if (const auto exit = ParseProgram(app, argc, argv)) return *exit;
@@ -77,6 +88,7 @@ int Run(int argc, char** argv) {
   sigaddset(&stop, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  MakeRoomInOwnCgroup();
 
   const auto create = [&]() -> StatusOr<std::unique_ptr<worker::Worker>> {
     worker::WorkerOptions options;
@@ -84,12 +96,27 @@ int Run(int argc, char** argv) {
       return InvalidArgument("--key '{}' is not a key: {}", key, kDeviceKeyRule);
     options.key = key;
     WHET_ASSIGN_OR_RETURN(options.security, rpc::DiallingWith(tls, {pki::Role::kWorker}));
+    if (const std::string host = tracker.substr(0, tracker.rfind(':'));
+        weak && !rpc::IsUnix(tracker) && !host.empty() && !rpc::IsLoopback(host)) {
+      return InvalidArgument(
+          "--allow-weak-sandbox is for a tracker on this machine, '{}' is on another: candidates "
+          "of "
+          "others need the whole sandbox; `whet doctor` says what this host lacks",
+          tracker);
+    }
     WHET_ASSIGN_OR_RETURN(options.tracker,
                           rpc::ParseDialAddress("--tracker", tracker, options.security.get()));
     WHET_ASSIGN_OR_RETURN(const std::string state, StateDir(state_dir));
     options.state_dir = state;
     options.lock_dir = lock_dir.empty() ? state : lock_dir;
     WHET_ASSIGN_OR_RETURN(options.runner, FindProgram("whet-runner"));
+    options.known_good = known_good;
+    if (known_good.empty()) {
+      WHET_ASSIGN_OR_RETURN(options.known_good, FindProgram(worker::kKnownGoodFile));
+    }
+    options.known_good_after = known_good_after;
+    if (!without.empty()) options.runner_args = {"--without", without};
+    if (weak) options.sandbox = worker::WorkerOptions::Sandbox::kBestEffort;
     options.probe = worker::WorkerOptions::Probe::kOnce;
     return worker::Worker::Create(options);
   };

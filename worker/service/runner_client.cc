@@ -17,8 +17,9 @@ constexpr int64_t kGrace = 30 * kSecond;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<RunnerClient>> RunnerClient::Start(std::string program) {
-  std::unique_ptr<RunnerClient> client(new RunnerClient(std::move(program)));
+StatusOr<std::unique_ptr<RunnerClient>> RunnerClient::Start(std::string program,
+                                                            std::vector<std::string> args) {
+  std::unique_ptr<RunnerClient> client(new RunnerClient(std::move(program), std::move(args)));
   WHET_RETURN_IF_ERROR(client->Spawn());
   return client;
 }
@@ -36,6 +37,7 @@ Status RunnerClient::Spawn() {
   WHET_ASSIGN_OR_RETURN(const auto fds, SocketPair());
   SpawnOptions options;
   options.program = program_;
+  options.args = args_;
   options.fds = {{fds.second, kRunnerFd}};
   options.stdout_to_stderr = true;
   StatusOr<Subprocess> process = Subprocess::Spawn(options);

@@ -1,7 +1,10 @@
 // The worker's hold on its whet-runner zygote: starts it, sends it measurements, starts it anew
 // when it is lost. Used by one thread at a time after construction.
 #pragma once
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "compiler/support/status.h"
 #include "compiler/support/subprocess.h"
@@ -12,7 +15,8 @@ namespace whet::worker {
 class RunnerClient {
  public:
   // `program`: path of whet-runner. Start it before gRPC's threads exist.
-  static StatusOr<std::unique_ptr<RunnerClient>> Start(std::string program);
+  static StatusOr<std::unique_ptr<RunnerClient>> Start(std::string program,
+                                                       std::vector<std::string> args = {});
   ~RunnerClient();
   RunnerClient(const RunnerClient&) = delete;
   RunnerClient& operator=(const RunnerClient&) = delete;
@@ -24,11 +28,13 @@ class RunnerClient {
   pid_t pid() const { return process_.pid(); }
 
  private:
-  explicit RunnerClient(std::string program) : program_(std::move(program)) {}
+  RunnerClient(std::string program, std::vector<std::string> args)
+      : program_(std::move(program)), args_(std::move(args)) {}
   Status Spawn();
   void Stop();
 
   const std::string program_;
+  const std::vector<std::string> args_;
   Subprocess process_;
   int fd_ = -1;
   uint64_t last_id_ = 0;

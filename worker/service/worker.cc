@@ -22,6 +22,7 @@
 #include "worker/core/worker_core.h"
 #include "worker/device/cpu.h"
 #include "worker/device/probe.h"
+#include "worker/measure/known_good.h"
 #include "worker/measure/runner.h"
 #include "worker/service/runner_client.h"
 
@@ -103,7 +104,9 @@ class Worker::Impl {
     WHET_RETURN_IF_ERROR(MakeDirs(spool_dir_));
     WHET_RETURN_IF_ERROR(MakeDirs(cache_dir_));
     WHET_RETURN_IF_ERROR(MakeDirs(options_.lock_dir));
-    WHET_ASSIGN_OR_RETURN(runner_, RunnerClient::Start(options_.runner));
+    WHET_ASSIGN_OR_RETURN(runner_, RunnerClient::Start(options_.runner, options_.runner_args));
+    WHET_RETURN_IF_ERROR(CheckSandbox());
+    WHET_RETURN_IF_ERROR(WriteFile(KnownGoodExpectedPath(), KnownGoodExpected()));
     WorkerConfig config;
     WHET_ASSIGN_OR_RETURN(std::string id, WorkerId(dir_));
     // Tracker and server hold a worker with a certificate to ids of its own.
@@ -169,6 +172,22 @@ class Worker::Impl {
   // The first folder that no live worker has. A second worker on one machine (one that `whet tune`
   // starts beside a standing one, say) is another device to the trackers; the device lock keeps
   // their measurements apart.
+  Status CheckSandbox() const {
+    const std::string missing = MissingForStrangers(runner_->hello().sandbox_bits());
+    if (missing.empty()) return OkStatus();
+    if (options_.sandbox == WorkerOptions::Sandbox::kStrict) {
+      return FailedPrecondition(
+          "this host's sandbox is too weak for candidates of others; missing: {}. `whet doctor` "
+          "shows all layers; where the tracker is on this machine and you trust whoever tunes, "
+          "--allow-weak-sandbox starts it all the same",
+          missing);
+    }
+    spdlog::warn("event=weak_sandbox missing=\"{}\"", missing);
+    return OkStatus();
+  }
+
+  std::string KnownGoodExpectedPath() const { return dir_ + "/known-good.expected"; }
+
   Status TakeFolder() {
     Status busy;
     for (int i = 0; i < kMaxWorkersPerFolder; ++i) {
@@ -358,16 +377,47 @@ class Worker::Impl {
     if (!assign.baseline_sha256().empty())
       request.set_baseline_path(BlobPath(assign.baseline_sha256()));
     *request.mutable_spec() = assign.spec();
+    v1::Measurement m;
+    if (streak_.unfit()) ProbeDevice(&m);
+    if (streak_.unfit()) {
+      m.set_failure(v1::FAILURE_INFRASTRUCTURE);
+      m.set_message("this device is unfit: " + streak_.reason());
+      return m;
+    }
     const std::optional<int64_t> throttles = CpuThrottleCount();
-    v1::Measurement m = runner_->Run(std::move(request));
+    const v1::Measurement::KnownGood probed = m.known_good();
+    m = runner_->Run(std::move(request));
     *m.mutable_state() = CpuState(throttles);
+    m.set_known_good(probed);
+    if (streak_.Suspicious(m)) ProbeDevice(&m);
     return m;
+  }
+
+  // The known-good candidate, with its outcome told in `m`.
+  void ProbeDevice(v1::Measurement* m) {
+    v1::RunRequest request;
+    request.set_object_path(options_.known_good);
+    request.set_expected_path(KnownGoodExpectedPath());
+    *request.mutable_spec() = KnownGoodSpec();
+    streak_.Probed(runner_->Run(std::move(request)));
+    m->set_known_good(streak_.unfit() ? v1::Measurement::FAILED : v1::Measurement::PASSED);
+    m->set_known_good_message(streak_.reason());
+    if (streak_.unfit()) {
+      // The candidate may be innocent: somebody else shall try it.
+      m->set_failure(v1::FAILURE_INFRASTRUCTURE);
+      m->set_message("a candidate that is known to be right failed after it: " + streak_.reason());
+      m->clear_samples_ns();
+      spdlog::error("event=unfit reason=\"{}\"", streak_.reason());
+    } else {
+      spdlog::info("event=known_good_passed");
+    }
   }
 
   const WorkerOptions options_;
   std::string dir_, spool_dir_, cache_dir_;
   FileLock lock_;
-  std::unique_ptr<RunnerClient> runner_;  // used by the runner's thread
+  std::unique_ptr<RunnerClient> runner_;             // used by the runner's thread
+  FailureStreak streak_{options_.known_good_after};  // likewise
   Mailbox<Posted> mailbox_;
   Mailbox<std::optional<v1::Assign>> runs_;
   std::thread runner_thread_;

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "compiler/support/status.h"
 #include "proto/rpc/security.h"
@@ -18,6 +19,11 @@ struct WorkerOptions {
       state_dir;  // identity, spool, cache, in a folder for each worker that lives at the same time
   std::string lock_dir;  // of the device lock, shared with other programs that measure
   std::string runner;    // path of whet-runner
+  std::vector<std::string> runner_args;
+  std::string known_good;    // path of whet-known-good.so
+  int known_good_after = 5;  // candidates that failed in a row it is run
+  // Of the sandbox: what a candidate of strangers needs, or what this host has.
+  enum class Sandbox { kStrict, kBestEffort } sandbox = Sandbox::kStrict;
   // Measure how fast the machine is, once per state folder. Off: nothing is known of that.
   enum class Probe { kOff, kOnce } probe = Probe::kOff;
 };
