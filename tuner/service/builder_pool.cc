@@ -1,11 +1,13 @@
 #include "tuner/service/builder_pool.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "compiler/support/frame.h"
+#include "compiler/support/sandbox.h"
 #include "tuner/measure/builder_zygote.h"
 
 namespace whet::tuner {
@@ -23,6 +25,8 @@ StatusOr<std::unique_ptr<BuilderPool>> BuilderPool::Start(const std::string& pro
     pool->zygotes_.push_back(std::make_unique<Zygote>());
     WHET_RETURN_IF_ERROR(pool->Spawn(pool->zygotes_.back().get(), &pool->hello_));
   }
+  spdlog::info("event=builders count={} sandbox={}", builders,
+               SandboxBitsText(pool->hello_.sandbox_bits()));
   for (auto& z : pool->zygotes_)
     z->thread = std::thread([p = pool.get(), zygote = z.get()] { p->Serve(zygote); });
   return pool;
