@@ -92,6 +92,19 @@ double Total(const LadderResult& r) {
   return total;
 }
 
+TEST(Ladder, ACalibrationThatWasInterruptedIsMadeGood) {
+  for (const int interrupted : {1, 2, 3, 4}) {
+    Kernel k{500};
+    int call = 0;
+    const LadderResult r = RunLadder(Plan(0), [&, time = k.timer()](int64_t n) {
+      return time(n) + (call++ == interrupted ? 4'000'000 : 0);
+    });
+    EXPECT_GE(r.runs_per_sample * 500, kSampleNs / 4) << interrupted;
+    EXPECT_GE(Total(r), 50'000'000) << interrupted;
+    EXPECT_DOUBLE_EQ(Median(r.samples_ns), 500) << interrupted;
+  }
+}
+
 TEST(Ladder, CandidatesStopOnTheRungThatTheyDeserve) {
   for (const auto& [factor, rung] :
        std::vector<std::pair<double, int>>{{4, 0}, {2, 1}, {1.3, 2}, {1.0, 3}, {0.5, 3}}) {

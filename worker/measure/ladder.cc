@@ -64,6 +64,15 @@ LadderResult RunLadder(const v1::MeasurePlan& plan, const TimeRuns& time) {
       const auto runs = static_cast<int64_t>(r.samples_ns.size()) * r.runs_per_sample;
       if (total_ns >= ns && (runs >= 3 || (total_ns >= kLongEnoughForTwoRuns && agree()))) return;
       const int64_t sample = std::max<int64_t>(time(r.runs_per_sample), 1);
+      // The calibration was interrupted: so many short samples would not make up the time.
+      if (sample < kSampleNs / 4 && r.samples_ns.size() < 3 &&
+          r.runs_per_sample < kMaxRunsPerSample) {
+        r.runs_per_sample = RunsFor(
+            static_cast<double>(sample) / static_cast<double>(r.runs_per_sample), kSampleNs);
+        r.samples_ns.clear();
+        total_ns = 0;
+        continue;
+      }
       total_ns += sample;
       r.samples_ns.push_back(static_cast<double>(sample) / static_cast<double>(r.runs_per_sample));
     }
