@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <grpcpp/resource_quota.h>
 #include <netinet/in.h>
-#include <openssl/ssl.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fleet/pki/tls_buffers.h"
 #include "proto/rpc/sparing_log.h"
 
 namespace whet::rpc {
@@ -140,18 +140,6 @@ int64_t AffordableConnections(int64_t wanted) {
   return fewer;
 }
 
-// An SSL object has 33 KB of buffers; OpenSSL frees them between records if it is told. gRPC does
-// not tell it, and does not hand out its objects either: one sees them when they are made.
-void FreeTlsBuffersWhenIdle() {
-  static const int index = SSL_get_ex_new_index(
-      0, nullptr,
-      [](void* ssl, void*, CRYPTO_EX_DATA*, int, long, void*) {
-        SSL_set_mode(static_cast<SSL*>(ssl), SSL_MODE_RELEASE_BUFFERS);
-      },
-      nullptr, nullptr);
-  if (index < 0) spdlog::warn("event=tls_buffers_kept");
-}
-
 void CommonArguments(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
@@ -173,7 +161,7 @@ void GuardedArguments(grpc::ServerBuilder* builder, const Limits& limits) {
   // them.
   builder->AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, 4 << 10);
   builder->AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
-  FreeTlsBuffersWhenIdle();
+  pki::FreeTlsBuffersWhenIdle();
   grpc::ResourceQuota quota("whet");
   quota.Resize(kMaxBufferedBytes);
   builder->SetResourceQuota(quota);
