@@ -1,15 +1,21 @@
 #include "worker/device/cpu.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
 
 #include "compiler/support/emulated.h"
 #include "compiler/support/env.h"
 #include "compiler/target/target.h"
+#include "deploy/runtime/cpu_features.h"
 
 namespace whet::worker {
 namespace {
@@ -43,30 +49,114 @@ std::string CpuModel() {
   return "";
 }
 
+// The vendor's name of the product: of the firmware's tables, or of the device tree.
+std::string Board(const std::string& sys) {
+  const std::string vendor = Line(sys + "/class/dmi/id/sys_vendor");
+  const std::string product = Line(sys + "/class/dmi/id/product_name");
+  if (!product.empty()) return vendor.empty() ? product : vendor + " " + product;
+  return Line(sys + "/firmware/devicetree/base/model");
+}
+
+std::optional<bool> Boost(const std::string& sys) {
+  if (const auto on = Number(sys + "/devices/system/cpu/cpufreq/boost")) return *on != 0;
+  if (const auto off = Number(sys + "/devices/system/cpu/intel_pstate/no_turbo")) return *off == 0;
+  return std::nullopt;
+}
+
+// What is told of each processor, put together.
+void FillFromCores(const std::string& sys, v1::DeviceIdentity* d) {
+  std::set<std::string> governors, cores, nodes;
+  int64_t min_khz = 0, max_khz = 0;
+  for (const uint32_t core : d->cores()) {
+    const std::string cpu = fmt::format("{}/devices/system/cpu/cpu{}", sys, core);
+    if (std::string g = Line(cpu + "/cpufreq/scaling_governor"); !g.empty())
+      governors.insert(std::move(g));
+    const int64_t low = Number(cpu + "/cpufreq/cpuinfo_min_freq").value_or(0);
+    if (low > 0) min_khz = min_khz == 0 ? low : std::min(min_khz, low);
+    max_khz = std::max(max_khz, Number(cpu + "/cpufreq/cpuinfo_max_freq").value_or(0));
+    const std::string id = Line(cpu + "/topology/core_id");
+    if (!id.empty()) cores.insert(Line(cpu + "/topology/physical_package_id") + ":" + id);
+    if (const auto names = ListDir(cpu); names.ok()) {
+      for (const std::string& name : *names) {
+        if (name.compare(0, 4, "node") == 0) nodes.insert(name);
+      }
+    }
+  }
+  d->set_governor(fmt::format("{}", fmt::join(governors, ",")));
+  d->set_min_khz(static_cast<uint64_t>(min_khz));
+  d->set_max_khz(static_cast<uint64_t>(max_khz));
+  d->set_physical_cores(static_cast<uint32_t>(cores.size()));
+  d->set_numa_nodes(static_cast<uint32_t>(nodes.size()));
+}
+
 }  // namespace
 
-v1::DeviceIdentity CpuIdentity() {
+std::vector<int> AllowedCores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return {0};
+  for (int c = 0; c < CPU_SETSIZE; ++c) {
+    if (CPU_ISSET(c, &set)) cores.push_back(c);
+  }
+  return cores;
+}
+
+OnCores::OnCores(const std::vector<int>& cores) {
+  if (cores.empty() || sched_getaffinity(0, sizeof before_, &before_) != 0) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int c : cores) {
+    if (c >= 0 && c < CPU_SETSIZE) CPU_SET(c, &set);
+  }
+  changed_ = sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+OnCores::~OnCores() {
+  if (changed_) sched_setaffinity(0, sizeof before_, &before_);
+}
+
+v1::DeviceIdentity CpuIdentity(std::vector<int> cores, const std::string& sys) {
+  if (cores.empty()) cores = AllowedCores();
   const Target target = Target::Host();
   v1::DeviceIdentity d;
   d.set_target(target.ToString());
   d.set_feature_set(target.FeatureSet());
+  std::stringstream features(CpuFeatures());
+  for (std::string f; std::getline(features, f, ',');) d.add_cpu_features(f);
   utsname system = {};
   if (uname(&system) == 0) {
     d.set_triple(fmt::format("{}-linux-gnu", system.machine));
     d.set_kernel(fmt::format("{} {}", system.sysname, system.release));
   }
   d.set_cpu_model(CpuModel());
-  cpu_set_t set;
-  d.set_processors(
-      sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1);
+  d.set_processors(static_cast<uint32_t>(cores.size()));
+  for (const int c : cores) d.add_cores(static_cast<uint32_t>(c));
   d.set_l1d_bytes(static_cast<uint64_t>(target.l1d_bytes));
   d.set_l2_bytes(static_cast<uint64_t>(target.l2_bytes));
   d.set_l3_bytes(static_cast<uint64_t>(target.l3_bytes));
-  d.set_governor(Line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-  d.set_max_khz(static_cast<uint64_t>(std::max<int64_t>(
-      Number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").value_or(0), 0)));
+  FillFromCores(sys, &d);
+  d.set_board(Board(sys));
+  if (const auto boost = Boost(sys)) d.set_boost(*boost);
   d.set_host_boot_id(Line("/proc/sys/kernel/random/boot_id"));
   d.set_emulated(Emulated());
+  const std::pair<const char*, bool> told[] = {
+      {"cpu_model", !d.cpu_model().empty()},
+      // Where the C library does not know them the sizes are assumed.
+      {"l1d_bytes", sysconf(_SC_LEVEL1_DCACHE_SIZE) > 0},
+      {"l2_bytes", sysconf(_SC_LEVEL2_CACHE_SIZE) > 0},
+      {"l3_bytes", sysconf(_SC_LEVEL3_CACHE_SIZE) > 0},
+      {"governor", !d.governor().empty()},
+      {"min_khz", d.min_khz() > 0},
+      {"max_khz", d.max_khz() > 0},
+      {"boost", d.has_boost()},
+      {"physical_cores", d.physical_cores() > 0},
+      {"numa_nodes", d.numa_nodes() > 0},
+      {"board", !d.board().empty()},
+      {"kernel", !d.kernel().empty()},
+      {"host_boot_id", !d.host_boot_id().empty()}};
+  for (const auto& [name, known] : told) {
+    if (!known) d.add_unobserved(name);
+  }
   return d;
 }
 
