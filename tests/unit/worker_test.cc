@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 
 #include "compiler/support/rng.h"
@@ -221,6 +222,13 @@ class WorkerCoreTest : public ::testing::Test {
     }
     return r;
   }
+  // Another process, or one that is configured otherwise.
+  void Restart(const WorkerConfig& config, const std::map<std::string, uint64_t>& cached = {},
+               std::map<std::string, PartialBlob> partial = {}) {
+    std::destroy_at(&core_);
+    std::construct_at(&core_, config, std::vector<v1::SpooledResult>{}, cached, uint64_t{1},
+                      std::move(partial));
+  }
   Actions Step(const Event& e) { return core_.Step(now_, e); }
   Actions After(int64_t ns) {
     now_ += ns;
@@ -243,8 +251,9 @@ class WorkerCoreTest : public ::testing::Test {
     m.message.mutable_lease()->set_server_address("server:1");
     return m;
   }
-  Actions Greet() {
+  Actions Greet(uint64_t fetch_bytes = 0) {
     FromServer m;
+    m.message.mutable_hello()->set_fetch_bytes(fetch_bytes);
     m.message.mutable_hello()->set_protocol(1);
     m.message.mutable_hello()->set_log_id("log");
     m.message.mutable_hello()->set_heartbeat_ns(5 * kSecond);
@@ -275,6 +284,21 @@ class WorkerCoreTest : public ::testing::Test {
       Step(ChunkMessage(text, text));
       Step(BlobStored{Sha256Hex(text), OkStatus()});
     }
+  }
+  static FromServer PieceMessage(const std::string& whole, size_t at, size_t n) {
+    FromServer m;
+    m.message.mutable_chunk()->set_sha256(Sha256Hex(whole));
+    m.message.mutable_chunk()->set_total(whole.size());
+    m.message.mutable_chunk()->set_offset(at);
+    m.message.mutable_chunk()->set_data(whole.substr(at, n));
+    return m;
+  }
+  static std::vector<v1::Fetch> Fetches(const Actions& a) {
+    std::vector<v1::Fetch> r;
+    for (const ToServer& m : All<ToServer>(a)) {
+      if (m.message.has_fetch()) r.push_back(m.message.fetch());
+    }
+    return r;
   }
   static RunEnded Ok() {
     RunEnded e;
@@ -472,6 +496,255 @@ TEST_F(WorkerCoreTest, KeptResultsOfAFormerProcessAreDeliveredWithoutALease) {
   m.message.mutable_hello()->set_log_id("log");
   m.message.mutable_hello()->set_heartbeat_ns(5 * kSecond);
   EXPECT_EQ(Results(core.Step(now_, m)).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, TransferGoesOnWhereTheLinkBroke) {
+  Connect();
+  Step(ServerLost{Unavailable("gone")});
+  After(20 * kSecond);
+  Greet(4);  // this server answers with four bytes at a time
+  std::vector<v1::Fetch> f = Fetches(Step(AssignMessage(1)));
+  ASSERT_EQ(f.size(), 2u);
+  EXPECT_EQ(f[0].max_bytes(), 4u);
+  Actions a = Step(PieceMessage("expected", 0, 4));
+  ASSERT_EQ(All<StoreBlob>(a).size(), 1u);
+  EXPECT_FALSE(All<StoreBlob>(a)[0].last);
+  f = Fetches(a);
+  ASSERT_EQ(f.size(), 1u);
+  EXPECT_EQ(f[0].offset(), 4u);
+  Step(ServerLost{Unavailable("gone again")});
+  After(20 * kSecond);
+  Greet();
+  f = Fetches(Step(AssignMessage(1)));
+  ASSERT_EQ(f.size(), 2u);
+  EXPECT_EQ(f[0].sha256(), Sha256Hex("expected"));
+  EXPECT_EQ(f[0].offset(), 4u);
+  EXPECT_EQ(f[1].offset(), 0u);
+  a = Step(PieceMessage("expected", 4, 4));
+  ASSERT_EQ(All<StoreBlob>(a).size(), 1u);
+  EXPECT_EQ(All<StoreBlob>(a)[0].offset, 4u);
+  EXPECT_TRUE(All<StoreBlob>(a)[0].last);
+  Step(ChunkMessage("object", "object"));
+  Step(BlobStored{Sha256Hex("expected"), OkStatus()});
+  EXPECT_EQ(All<StartRun>(Step(BlobStored{Sha256Hex("object"), OkStatus()})).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, TransferGoesOnWhereAFormerProcessStopped) {
+  for (const std::string left : {"expe", "evil", "expected"}) {
+    std::map<std::string, PartialBlob> partial;
+    PartialBlob& p = partial[Sha256Hex("expected")];
+    p.bytes = left.size();
+    p.hash.Update(left);
+    Restart(Config(), {{Sha256Hex("object"), 6}}, std::move(partial));
+    Connect();
+    const std::vector<v1::Fetch> f = Fetches(Step(AssignMessage(1)));
+    ASSERT_EQ(f.size(), 1u) << left;
+    // What has nothing left to come is not believed: its process did not find it whole.
+    EXPECT_EQ(f[0].offset(), left.size() < 8 ? 4u : 0u);
+    const Actions a = Step(PieceMessage("expected", f[0].offset(), 8));
+    EXPECT_EQ(All<StoreBlob>(a).size(), left == "evil" ? 0u : 1u);
+    EXPECT_EQ(All<DropBlob>(a).size(), left == "evil" ? 1u : 0u);
+    EXPECT_EQ(Results(a).size(), left == "evil" ? 1u : 0u);
+  }
+}
+
+TEST_F(WorkerCoreTest, ChunksThatDoNotFitGiveTheTrialBack) {
+  const std::vector<FromServer> nonsense = {
+      PieceMessage("object", 1, 5), PieceMessage("object", 0, 0), ChunkMessage("object", "objec"),
+      ChunkMessage("object", "objects"), [] {
+        FromServer m = ChunkMessage("object", "object");
+        m.message.mutable_chunk()->set_error("no such blob");
+        return m;
+      }()};
+  Connect();
+  int64_t trial = 0;
+  for (const FromServer& m : nonsense) {
+    Step(AssignMessage(++trial));
+    const Actions a = Step(m);
+    EXPECT_TRUE(All<StoreBlob>(a).empty()) << trial;
+    ASSERT_EQ(Results(a).size(), 1u) << trial;
+    EXPECT_EQ(Results(a)[0].measurement().failure(), v1::FAILURE_INFRASTRUCTURE);
+  }
+  // Nobody asked for this one.
+  EXPECT_TRUE(Step(ChunkMessage("unwanted", "unwanted")).empty());
+  Step(AssignMessage(++trial));
+  HaveBlobs();
+  EXPECT_TRUE(core_.running());
+}
+
+TEST_F(WorkerCoreTest, FullDiskGivesTheTrialBackAndTheNextIsFetchedAnew) {
+  Connect();
+  Step(AssignMessage(1));
+  Step(ChunkMessage("object", "object"));
+  Actions a = Step(BlobStored{Sha256Hex("object"), ResourceExhausted("No space left on device")});
+  ASSERT_EQ(Results(a).size(), 1u);
+  EXPECT_THAT(Results(a)[0].measurement().message(), HasSubstr("No space left"));
+  const std::vector<v1::Fetch> f = Fetches(Step(AssignMessage(2)));
+  ASSERT_EQ(f.size(), 1u);  // the other one is on its way
+  EXPECT_EQ(f[0].sha256(), Sha256Hex("object"));
+  HaveBlobs();
+  EXPECT_TRUE(core_.running());
+}
+
+TEST_F(WorkerCoreTest, FileThatChangedIsFetchedAgain) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  RunEnded e;
+  e.measurement.set_failure(v1::FAILURE_INFRASTRUCTURE);
+  e.damaged = {Sha256Hex("object")};
+  const Actions a = Step(e);
+  EXPECT_EQ(All<DropBlob>(a).size(), 1u);
+  EXPECT_EQ(Results(a).size(), 1u);
+  ASSERT_EQ(Fetches(Step(AssignMessage(2))).size(), 1u);
+}
+
+TEST_F(WorkerCoreTest, WhatTheDeviceCannotRunIsRefusedBeforeItIsFetched) {
+  WorkerConfig config = Config();
+  config.device.set_feature_set("x86_64 +avx,+avx2");
+  config.device.add_cpu_features("lzcnt");
+  Restart(config);
+  Connect();
+  int64_t trial = 0;
+  for (const auto& [features, words] : std::vector<std::pair<std::string, std::string>>{
+           {"x86_64 +avx,+avx512f", "avx512f"}, {"aarch64 +neon", "aarch64"}, {"\n", "?"}}) {
+    FromServer m = AssignMessage(++trial);
+    m.message.mutable_assign()->set_feature_set(features);
+    const Actions a = Step(m);
+    EXPECT_TRUE(Fetches(a).empty()) << features;
+    ASSERT_EQ(Results(a).size(), 1u) << features;
+    EXPECT_EQ(Results(a)[0].measurement().failure(), v1::FAILURE_NOT_RUNNABLE);
+    EXPECT_THAT(Results(a)[0].measurement().message(), HasSubstr(words));
+  }
+  for (const std::string features :
+       {"x86_64 +avx,+avx2", "x86_64 +avx", "x86_64", "x86_64 +lzcnt"}) {
+    FromServer m = AssignMessage(++trial);
+    m.message.mutable_assign()->set_feature_set(features);
+    EXPECT_TRUE(Results(Step(m)).empty()) << features;
+  }
+}
+
+TEST_F(WorkerCoreTest, BaselineIsTimedAgainAfterSoManyRuns) {
+  WorkerConfig config = Config();
+  config.baseline_version = 9;
+  config.baseline_ns = 1000;
+  config.baseline_every = 2;
+  Restart(config);
+  Connect();
+  std::vector<bool> due;
+  std::vector<std::pair<double, uint32_t>> sent;
+  for (int64_t trial = 1; trial <= 6; ++trial) {
+    Actions a = Step(AssignMessage(trial));
+    if (trial == 1) {
+      Step(ChunkMessage("object", "object"));
+      Step(BlobStored{Sha256Hex("object"), OkStatus()});
+      Step(ChunkMessage("expected", "expected"));
+      a = Step(BlobStored{Sha256Hex("expected"), OkStatus()});
+    }
+    ASSERT_EQ(All<StartRun>(a).size(), 1u);
+    due.push_back(All<StartRun>(a)[0].baseline);
+    RunEnded e = Ok();
+    if (trial == 4) e.baseline_ns = 1100;  // at the third it could not be timed
+    const auto r = Results(Step(e));
+    ASSERT_EQ(r.size(), 1u);
+    EXPECT_EQ(r[0].measurement().device_baseline_version(), 9u);
+    sent.emplace_back(r[0].measurement().device_baseline_ns(),
+                      r[0].measurement().device_baseline_age());
+    Step(AckMessage(r[0].sequence()));
+  }
+  EXPECT_EQ(due, (std::vector<bool>{false, false, true, true, false, true}));
+  EXPECT_EQ(sent, (std::vector<std::pair<double, uint32_t>>{
+                      {1000, 0}, {1000, 1}, {1000, 2}, {1100, 0}, {1100, 1}, {1100, 2}}));
+}
+
+TEST_F(WorkerCoreTest, DrainGivesALongRunUpAndSaysSo) {
+  Connect();
+  Step(AssignMessage(1));
+  HaveBlobs();
+  Step(DrainRequested{});
+  int64_t waited = 0;
+  Actions a;
+  while (Results(a).empty() && ++waited < 20) a = After(kSecond);
+  ASSERT_EQ(Results(a).size(), 1u);
+  EXPECT_LE(waited, 5);
+  EXPECT_EQ(Results(a)[0].measurement().failure(), v1::FAILURE_INFRASTRUCTURE);
+  EXPECT_TRUE(All<Exit>(a).empty()) << "the result is not acknowledged yet";
+  EXPECT_TRUE(Results(Step(Ok())).empty()) << "one result each";
+  while (All<Exit>(a).empty() && ++waited < 20) a = After(kSecond);
+  EXPECT_LE(waited, 9);
+}
+
+// Whatever a server sends: one run at a time, none twice, a bounded cache, and honest work after
+// it.
+TEST_F(WorkerCoreTest, NonsenseFromAServerIsSurvived) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    WorkerConfig config = Config();
+    config.max_cache_bytes = 20;
+    Restart(config);
+    now_ = kSecond;
+    Connect();
+    Rng rng(seed);
+    std::set<std::string> started;
+    int runs = 0;
+    bool running = false;
+    const auto take = [&](const Actions& actions) {
+      for (const StartRun& s : All<StartRun>(actions)) {
+        EXPECT_FALSE(running) << "seed " << seed;
+        running = true;
+        ++runs;
+        started.insert(s.assign.ids().SerializeAsString());
+      }
+    };
+    const std::vector<std::string> blobs = {"object", "expected", "another", ""};
+    for (int64_t i = 0; i < 300; ++i) {
+      const std::string& blob = blobs[static_cast<size_t>(rng.Below(4))];
+      FromServer m;
+      switch (rng.Below(10)) {
+        case 0: m = AssignMessage(i, 7 + (rng.Below(4) == 0)); break;
+        case 1: m = ChunkMessage(blob, blob); break;
+        case 2: m = PieceMessage(blob, blob.empty() ? 0 : 1, 2); break;
+        case 3: m = AckMessage(rng.Below(1000) - 2); break;
+        case 4: m.message.mutable_revoke()->mutable_ids()->set_trial(i); break;
+        case 5: m.message.mutable_hello()->set_refusal("go away"); break;
+        case 6: m.message.mutable_assign()->set_object_bytes(rng.Next()); break;
+        case 7: break;
+        case 8:
+          take(Step(BlobStored{Sha256Hex(blob), rng.Below(2) ? OkStatus() : DataLoss("torn")}));
+          continue;
+        default:
+          if (running) {
+            running = false;
+            take(Step(Ok()));
+          }
+          continue;
+      }
+      take(Step(m));
+      EXPECT_LE(core_.kept_results(), 3u);
+    }
+    EXPECT_EQ(static_cast<size_t>(runs), started.size()) << "seed " << seed;
+    if (running) Step(Ok());
+    Step(ServerLost{Unavailable("gone")});
+    After(20 * kSecond);
+    Greet();
+    Step(AssignMessage(1000));
+    HaveBlobs();
+    EXPECT_TRUE(core_.running()) << "seed " << seed;
+  }
+}
+
+TEST_F(WorkerCoreTest, SpoolIsBoundedInBytes) {
+  WorkerConfig config = Config();
+  config.max_spool_bytes = 1000;
+  Restart(config);
+  Connect();
+  for (int64_t trial = 1; trial <= 2; ++trial) {
+    Step(AssignMessage(trial));
+    if (trial == 1) HaveBlobs();
+    RunEnded e = Ok();
+    e.measurement.set_message(std::string(600, 'x'));
+    EXPECT_EQ(All<DropResult>(Step(e)).size(), trial == 2 ? 1u : 0u);
+  }
+  EXPECT_EQ(core_.kept_results(), 1u);
 }
 
 TEST_F(WorkerCoreTest, CacheIsBounded) {

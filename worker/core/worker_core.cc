@@ -1,8 +1,9 @@
 #include "worker/core/worker_core.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "compiler/support/sha256.h"
+#include "worker/core/object_check.h"
 
 namespace whet::worker {
 namespace {
@@ -23,14 +24,22 @@ bool SameTrial(const v1::TrialIds& a, const v1::TrialIds& b) {
 }  // namespace
 
 WorkerCore::WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool,
-                       const std::map<std::string, uint64_t>& cached, uint64_t seed)
-    : config_(std::move(config)), rng_(seed) {
+                       const std::map<std::string, uint64_t>& cached, uint64_t seed,
+                       std::map<std::string, PartialBlob> partial)
+    : config_(std::move(config)), rng_(seed), baseline_ns_(config_.baseline_ns) {
   for (v1::SpooledResult& r : spool) {
     next_sequence_ = std::max(next_sequence_, r.result().sequence() + 1);
     const int64_t sequence = r.result().sequence();
+    spool_bytes_ += r.ByteSizeLong();
     spool_[sequence] = {std::move(r), false};
   }
   for (const auto& [sha, bytes] : cached) cache_[sha] = {bytes, 0};
+  for (auto& [sha, p] : partial) {
+    if (cache_.contains(sha)) continue;
+    Fetching& f = fetching_[sha];
+    f.hash = std::move(p.hash);
+    f.received = p.bytes;
+  }
 }
 
 Actions WorkerCore::Step(int64_t now, const Event& event) {
@@ -44,40 +53,9 @@ Actions WorkerCore::Step(int64_t now, const Event& event) {
     void operator()(const TrackerLost& e) { core.OnTrackerLost(now, e.status); }
     void operator()(const FromServer& e) { core.OnServer(now, e.message); }
     void operator()(const ServerLost& e) { core.OnServerLost(now, e.status); }
-    void operator()(const BlobStored& e) {
-      const auto it = core.fetching_.find(e.sha256);
-      if (it == core.fetching_.end()) return;
-      if (e.status.ok()) {
-        core.cache_[e.sha256] = {it->second.total, ++core.uses_};
-      } else {
-        core.out_.push_back(SayStatus{e.status});
-        // Whoever needs it learns that this machine cannot: the trial goes elsewhere, or is tried
-        // again.
-        for (size_t i = 0; i < core.queue_.size();) {
-          const auto needs = core.Needs(core.queue_[i]);
-          if (std::any_of(needs.begin(), needs.end(),
-                          [&](const auto& n) { return n.first == e.sha256; })) {
-            const v1::Assign assign = core.queue_[i];
-            core.queue_.erase(core.queue_.begin() + static_cast<ptrdiff_t>(i));
-            core.RefuseAssign(now, assign, Message(e.status));
-          } else {
-            ++i;
-          }
-        }
-      }
-      core.fetching_.erase(e.sha256);
-    }
-    void operator()(const RunEnded& e) { core.OnRunEnded(now, e.measurement); }
-    void operator()(const DrainRequested&) {
-      if (core.draining_) return;
-      core.draining_ = true;
-      core.queue_.clear();
-      if (core.server_ == Link::kUp) {
-        ToServer m;
-        m.message.mutable_drain();
-        core.out_.push_back(std::move(m));
-      }
-    }
+    void operator()(const BlobStored& e) { core.OnBlobStored(e.sha256, e.status); }
+    void operator()(const RunEnded& e) { core.OnRunEnded(now, e); }
+    void operator()(const DrainRequested&) { core.OnDrainRequested(now); }
     void operator()(const Tick&) {}
   };
   std::visit(Visitor{*this, now}, event);
@@ -86,7 +64,7 @@ Actions WorkerCore::Step(int64_t now, const Event& event) {
 }
 
 int64_t WorkerCore::NextDeadline() const {
-  int64_t at = draining_ && !running_ ? drain_by_ns_ : kNever;
+  int64_t at = running_ ? give_up_run_ns_ : drain_by_ns_;
   if (tracker_ == Link::kDown && !draining_) at = std::min(at, tracker_retry_ns_);
   if (tracker_ == Link::kConnecting) at = std::min(at, tracker_hello_by_ns_);
   if (tracker_ == Link::kUp) at = std::min(at, next_tracker_beat_ns_);
@@ -170,6 +148,7 @@ void WorkerCore::OnServer(int64_t now, const v1::ServerMessage& message) {
       for (auto it = spool_.begin(); it != spool_.end();) {
         if (it->second.sent && it->first <= message.ack().watermark()) {
           out_.push_back(DropResult{it->first});
+          spool_bytes_ -= it->second.result.ByteSizeLong();
           it = spool_.erase(it);
         } else {
           ++it;
@@ -196,6 +175,7 @@ void WorkerCore::OnHelloReply(int64_t now, const v1::HelloReply& reply) {
   server_ = Link::kUp;
   server_failures_ = 0;
   log_id_ = reply.log_id();
+  fetch_bytes_ = std::min(reply.fetch_bytes(), config_.max_blob_bytes);
   server_beat_ns_ = std::clamp<int64_t>(reply.heartbeat_ns(), 100 * kMillisecond, 60 * kSecond);
   next_server_beat_ns_ = now + server_beat_ns_;
   if (draining_) {
@@ -221,15 +201,20 @@ void WorkerCore::OnAssign(const v1::Assign& assign) {
   if (draining_ || lease_.epoch == 0 || assign.ids().lease_epoch() != lease_.epoch ||
       assign.ids().incarnation() != lease_.incarnation)
     return;
+  if (const Status s = CheckFeatureSet(assign.feature_set(), config_.device); !s.ok()) {
+    RefuseAssign(now_, assign, v1::FAILURE_NOT_RUNNABLE, Message(s));
+    return;
+  }
   for (const auto& [sha, bytes] : Needs(assign)) {
     if (IsSha256Hex(sha) && bytes > 0 && bytes <= config_.max_blob_bytes) continue;
     RefuseAssign(
-        now_, assign,
+        now_, assign, v1::FAILURE_INFRASTRUCTURE,
         fmt::format("a blob of {} bytes; the limits are 1 and {}", bytes, config_.max_blob_bytes));
     return;
   }
   if (queue_.size() >= config_.max_queue) {
-    RefuseAssign(now_, assign, "more assignments than this worker queues");
+    RefuseAssign(now_, assign, v1::FAILURE_INFRASTRUCTURE,
+                 "more assignments than this worker queues");
     return;
   }
   queue_.push_back(assign);
@@ -246,61 +231,89 @@ void WorkerCore::FetchMissing() {
   if (server_ != Link::kUp) return;
   for (const v1::Assign& a : queue_) {
     for (const auto& [sha, bytes] : Needs(a)) {
-      if (cache_.contains(sha) || fetching_.contains(sha)) continue;
-      fetching_[sha].total = bytes;
-      ToServer m;
-      m.message.mutable_fetch()->set_sha256(sha);
-      out_.push_back(std::move(m));
+      if (cache_.contains(sha)) continue;
+      Fetching& f = fetching_[sha];
+      if (f.asked_until > 0 || f.storing) continue;
+      if (f.received >= bytes) f = {};  // a former process left more than there is to come
+      f.total = bytes;
+      AskForMore(sha, f);
     }
   }
 }
 
+void WorkerCore::AskForMore(const std::string& sha256, Fetching& f) {
+  f.asked_until = fetch_bytes_ == 0 ? f.total : std::min(f.total, f.received + fetch_bytes_);
+  ToServer m;
+  m.message.mutable_fetch()->set_sha256(sha256);
+  m.message.mutable_fetch()->set_offset(f.received);
+  if (fetch_bytes_ > 0) m.message.mutable_fetch()->set_max_bytes(f.asked_until - f.received);
+  out_.push_back(std::move(m));
+}
+
 void WorkerCore::OnChunk(const v1::Chunk& chunk) {
   const auto it = fetching_.find(chunk.sha256());
-  if (it == fetching_.end() || it->second.storing) return;
+  if (it == fetching_.end() || it->second.storing || it->second.asked_until == 0) return;
   Fetching& f = it->second;
   Status wrong;
   if (!chunk.error().empty()) {
     wrong = NotFound("blob {}: {}", chunk.sha256(), chunk.error());
-  } else if (chunk.total() != f.total || chunk.offset() != f.bytes.size() ||
-             chunk.data().size() > f.total - f.bytes.size()) {
-    wrong = DataLoss("blob {}: a chunk at {} of {} does not fit", chunk.sha256(), chunk.offset(),
-                     chunk.total());
+  } else if (chunk.total() != f.total || chunk.offset() != f.received || chunk.data().empty() ||
+             chunk.data().size() > f.asked_until - f.received) {
+    wrong = DataLoss("blob {}: a chunk of {} bytes at {} of {} does not fit", chunk.sha256(),
+                     chunk.data().size(), chunk.offset(), chunk.total());
   } else {
-    f.bytes += chunk.data();
-    if (f.bytes.size() < f.total) return;
-    if (Sha256Hex(f.bytes) != chunk.sha256())
+    f.hash.Update(chunk.data());
+    f.received += chunk.data().size();
+    f.storing = f.received == f.total;
+    if (f.storing && f.hash.Hex() != chunk.sha256())
       wrong = DataLoss("blob {} has other contents", chunk.sha256());
   }
-  f.storing = true;
   if (wrong.ok()) {
-    out_.push_back(StoreBlob{chunk.sha256(), std::move(f.bytes)});
+    out_.push_back(StoreBlob{chunk.sha256(), chunk.offset(), chunk.data(), f.storing});
+    if (!f.storing && f.received == f.asked_until) AskForMore(chunk.sha256(), f);
     return;
   }
-  // As if storing had failed: the assignments that need it are given back.
+  const std::string sha256 = it->first;
+  fetching_.erase(it);
+  out_.push_back(DropBlob{sha256});
+  RefuseThoseThatNeed(sha256, Message(wrong));
+}
+
+void WorkerCore::OnBlobStored(const std::string& sha256, const Status& status) {
+  const auto it = fetching_.find(sha256);
+  if (it == fetching_.end()) return;
+  if (status.ok() && !it->second.storing) return;
+  if (status.ok()) cache_[sha256] = {it->second.total, ++uses_};
+  fetching_.erase(it);
+  if (status.ok()) return;
+  out_.push_back(SayStatus{status});
+  RefuseThoseThatNeed(sha256, Message(status));
+}
+
+// The server learns that this worker cannot: their trials go elsewhere, or are tried again.
+void WorkerCore::RefuseThoseThatNeed(const std::string& sha256, const std::string& why) {
   std::deque<v1::Assign> rest;
   std::vector<v1::Assign> refused;
   for (v1::Assign& a : queue_) {
     const auto needs = Needs(a);
-    const bool affected = std::any_of(needs.begin(), needs.end(),
-                                      [&](const auto& n) { return n.first == chunk.sha256(); });
+    const bool affected =
+        std::any_of(needs.begin(), needs.end(), [&](const auto& n) { return n.first == sha256; });
     if (affected) {
-      refused.push_back(a);
+      refused.push_back(std::move(a));
     } else {
-      rest.push_back(a);
+      rest.push_back(std::move(a));
     }
   }
   queue_ = std::move(rest);
-  fetching_.erase(it);
-  for (const v1::Assign& a : refused) RefuseAssign(now_, a, Message(wrong));
+  for (const v1::Assign& a : refused) RefuseAssign(now_, a, v1::FAILURE_INFRASTRUCTURE, why);
 }
 
 void WorkerCore::OnServerLost(int64_t now, const Status& status) {
   if (server_ == Link::kDown) return;
   server_ = Link::kDown;
   server_retry_ns_ = now + Backoff(&server_failures_);
-  queue_.clear();  // the server gives them out again
-  fetching_.clear();
+  queue_.clear();                                      // the server gives them out again
+  for (auto& [sha, f] : fetching_) f.asked_until = 0;  // gone on with when it is asked for again
   for (auto& [sequence, kept] : spool_) kept.sent = false;
   if (!status.ok()) out_.push_back(SayStatus{Annotate(status, "server")});
 }
@@ -325,32 +338,53 @@ void WorkerCore::StartNext(int64_t now) {
     ToServer m;
     *m.message.mutable_started()->mutable_ids() = running_->ids();
     out_.push_back(std::move(m));
-    out_.push_back(StartRun{*running_});
+    const bool due = !baseline_ns_ || baseline_age_ >= config_.baseline_every;
+    out_.push_back(StartRun{*running_, config_.baseline_version > 0 && due});
   }
 }
 
-void WorkerCore::OnRunEnded(int64_t now, const v1::Measurement& m) {
-  if (!running_) return;
+void WorkerCore::OnRunEnded(int64_t now, const RunEnded& e) {
+  for (const std::string& sha : e.damaged) {
+    if (cache_.erase(sha) > 0) out_.push_back(DropBlob{sha});
+  }
+  if (e.baseline_ns && std::isfinite(*e.baseline_ns) && *e.baseline_ns > 0) {
+    baseline_ns_ = *e.baseline_ns;
+    baseline_age_ = 0;
+  }
+  if (!running_) return;  // given up
+  v1::Measurement m = e.measurement;
+  if (baseline_ns_) {
+    m.set_device_baseline_ns(*baseline_ns_);
+    m.set_device_baseline_version(config_.baseline_version);
+    m.set_device_baseline_age(baseline_age_);
+    ++baseline_age_;
+  }
   const v1::Assign assign = *std::move(running_);
   running_.reset();
   Finish(now, assign, m);
 }
 
-void WorkerCore::RefuseAssign(int64_t now, const v1::Assign& assign, const std::string& why) {
+void WorkerCore::OnDrainRequested(int64_t now) {
+  if (draining_) return;
+  draining_ = true;
+  give_up_run_ns_ = now + config_.drain_run_ns;
+  drain_by_ns_ = now + config_.drain_timeout_ns;
+  queue_.clear();
+  if (server_ != Link::kUp) return;
+  ToServer m;
+  m.message.mutable_drain();
+  out_.push_back(std::move(m));
+}
+
+void WorkerCore::RefuseAssign(int64_t now, const v1::Assign& assign, v1::FailureKind kind,
+                              const std::string& why) {
   v1::Measurement m;
-  m.set_failure(v1::FAILURE_INFRASTRUCTURE);
+  m.set_failure(kind);
   m.set_message(why);
   Finish(now, assign, m);
 }
 
 void WorkerCore::Finish(int64_t now, const v1::Assign& assign, const v1::Measurement& m) {
-  if (spool_.size() >= config_.max_spool) {
-    out_.push_back(SayStatus{
-        ResourceExhausted("{} results wait for an acknowledgement; the oldest is dropped: {}",
-                          spool_.size(), IdsText(spool_.begin()->second.result.result().ids()))});
-    out_.push_back(DropResult{spool_.begin()->first});
-    spool_.erase(spool_.begin());
-  }
   Kept kept;
   v1::Result& r = *kept.result.mutable_result();
   r.set_sequence(next_sequence_++);
@@ -359,7 +393,19 @@ void WorkerCore::Finish(int64_t now, const v1::Assign& assign, const v1::Measure
   *r.mutable_measurement() = m;
   kept.result.set_server_address(server_address_);
   kept.result.set_log_id(assign.ids().log_id());
+  const uint64_t bytes = kept.result.ByteSizeLong();
+  while (!spool_.empty() &&
+         (spool_.size() >= config_.max_spool || spool_bytes_ + bytes > config_.max_spool_bytes)) {
+    const auto oldest = spool_.begin();
+    out_.push_back(SayStatus{
+        ResourceExhausted("{} results wait for an acknowledgement; the oldest is dropped: {}",
+                          spool_.size(), IdsText(oldest->second.result.result().ids()))});
+    out_.push_back(DropResult{oldest->first});
+    spool_bytes_ -= oldest->second.result.ByteSizeLong();
+    spool_.erase(oldest);
+  }
   out_.push_back(SaveResult{kept.result});
+  spool_bytes_ += bytes;
   spool_[r.sequence()] = std::move(kept);
   SendUnsent();
 }
@@ -374,6 +420,16 @@ void WorkerCore::EvictCache() {
   }
   uint64_t total = 0;
   for (const auto& [sha, blob] : cache_) total += blob.bytes;
+  for (const auto& [sha, f] : fetching_) total += f.received;
+  for (auto it = fetching_.begin(); it != fetching_.end() && total > config_.max_cache_bytes;) {
+    if (it->second.storing || in_use.contains(it->first)) {
+      ++it;
+      continue;
+    }
+    total -= it->second.received;
+    out_.push_back(DropBlob{it->first});
+    it = fetching_.erase(it);
+  }
   while (total > config_.max_cache_bytes) {
     auto oldest = cache_.end();
     for (auto it = cache_.begin(); it != cache_.end(); ++it) {
@@ -436,6 +492,13 @@ void WorkerCore::Connect(int64_t now) {
 }
 
 void WorkerCore::OnTick(int64_t now) {
+  if (running_ && now >= give_up_run_ns_) {
+    const v1::Assign assign = *std::move(running_);
+    running_.reset();
+    RefuseAssign(now, assign, v1::FAILURE_INFRASTRUCTURE,
+                 fmt::format("its worker was stopped, and did not wait longer than {} ms for it",
+                             config_.drain_run_ns / kMillisecond));
+  }
   if (tracker_ == Link::kConnecting && now >= tracker_hello_by_ns_) {
     out_.push_back(CloseTracker{});
     OnTrackerLost(now, DeadlineExceeded("no answer to the registration"));
@@ -466,7 +529,6 @@ void WorkerCore::OnTick(int64_t now) {
 
 void WorkerCore::MaybeExit(int64_t now) {
   if (!draining_ || running_) return;
-  if (drain_by_ns_ == kNever) drain_by_ns_ = now + config_.drain_timeout_ns;
   if (!spool_.empty() && now < drain_by_ns_) return;
   if (tracker_ == Link::kUp) {
     ToTracker m;
