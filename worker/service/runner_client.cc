@@ -1,11 +1,13 @@
 #include "worker/service/runner_client.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "compiler/support/frame.h"
+#include "worker/device/cpu.h"
 #include "worker/measure/runner.h"
 
 namespace whet::worker {
@@ -17,16 +19,20 @@ constexpr int64_t kGrace = 30 * kSecond;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<RunnerClient>> RunnerClient::Start(std::string program,
-                                                            std::vector<std::string> args) {
-  std::unique_ptr<RunnerClient> client(new RunnerClient(std::move(program), std::move(args)));
+StatusOr<std::unique_ptr<RunnerClient>> RunnerClient::Start(RunnerOptions options) {
+  std::unique_ptr<RunnerClient> client(new RunnerClient(std::move(options)));
   WHET_RETURN_IF_ERROR(client->Spawn());
   return client;
 }
 
 RunnerClient::~RunnerClient() { Stop(); }
 
+void RunnerClient::Interrupt() {
+  if (const pid_t pid = live_.load(); pid > 0) kill(pid, SIGKILL);
+}
+
 void RunnerClient::Stop() {
+  live_ = -1;
   if (fd_ >= 0) close(fd_);  // the zygote ends at the end of its requests
   fd_ = -1;
   process_.Wait(MonotonicNs() + 2 * kSecond);
@@ -35,24 +41,29 @@ void RunnerClient::Stop() {
 
 Status RunnerClient::Spawn() {
   WHET_ASSIGN_OR_RETURN(const auto fds, SocketPair());
-  SpawnOptions options;
-  options.program = program_;
-  options.args = args_;
-  options.fds = {{fds.second, kRunnerFd}};
-  options.stdout_to_stderr = true;
-  StatusOr<Subprocess> process = Subprocess::Spawn(options);
+  SpawnOptions spawn;
+  spawn.program = options_.program;
+  spawn.args = options_.args;
+  spawn.fds = {{fds.second, kRunnerFd}};
+  spawn.stdout_to_stderr = true;
+  StatusOr<Subprocess> process = [&] {
+    const OnCores inherited(options_.cores);
+    return Subprocess::Spawn(spawn);
+  }();
   close(fds.second);
   fd_ = fds.first;
   WHET_RETURN_IF_ERROR(process.status());
   process_ = std::move(*process);
+  live_ = process_.pid();
   const StatusOr<Frame> frame = ReadFrame(fd_, kMaxRunFrame, MonotonicNs() + kStartTimeout);
-  if (!frame.ok()) return Annotate(frame.status(), fmt::format("'{}' does not start", program_));
+  if (!frame.ok())
+    return Annotate(frame.status(), fmt::format("'{}' does not start", options_.program));
   if (frame->type != kRunnerHello || !hello_.ParseFromString(frame->payload))
-    return Internal("'{}' does not speak this worker's protocol", program_);
+    return Internal("'{}' does not speak this worker's protocol", options_.program);
   if (hello_.kernel_abi() != kKernelAbi) {
     return FailedPrecondition(
-        "'{}' runs kernels of interface {}, this worker of {}; install one release", program_,
-        hello_.kernel_abi(), kKernelAbi);
+        "'{}' runs kernels of interface {}, this worker of {}; install one release",
+        options_.program, hello_.kernel_abi(), kKernelAbi);
   }
   return OkStatus();
 }
@@ -81,6 +92,7 @@ v1::Measurement RunnerClient::Run(v1::RunRequest request) {
     }
     status = frame.ok() ? DataLoss("its reply is damaged") : frame.status();
   }
+  live_ = -1;
   process_.Kill();
   Stop();
   return lost(status);

@@ -1,6 +1,7 @@
 // The worker's hold on its whet-runner zygote: starts it, sends it measurements, starts it anew
 // when it is lost. Used by one thread at a time after construction.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,11 +13,16 @@
 
 namespace whet::worker {
 
+struct RunnerOptions {
+  std::string program;  // path of whet-runner
+  std::vector<std::string> args;
+  std::vector<int> cores;  // that it and its candidates run on; none: those of the calling thread
+};
+
 class RunnerClient {
  public:
-  // `program`: path of whet-runner. Start it before gRPC's threads exist.
-  static StatusOr<std::unique_ptr<RunnerClient>> Start(std::string program,
-                                                       std::vector<std::string> args = {});
+  // Start it before gRPC's threads exist.
+  static StatusOr<std::unique_ptr<RunnerClient>> Start(RunnerOptions options);
   ~RunnerClient();
   RunnerClient(const RunnerClient&) = delete;
   RunnerClient& operator=(const RunnerClient&) = delete;
@@ -24,19 +30,21 @@ class RunnerClient {
   // Never fails as such: when the runner itself is lost, the measurement says so (DEVICE_LOST), and
   // a new one is started.
   v1::Measurement Run(v1::RunRequest request);
+  // From any thread: what runs is killed, and with it all that it started; Run says that the runner
+  // was lost.
+  void Interrupt();
   const v1::RunnerHello& hello() const { return hello_; }
   pid_t pid() const { return process_.pid(); }
 
  private:
-  RunnerClient(std::string program, std::vector<std::string> args)
-      : program_(std::move(program)), args_(std::move(args)) {}
+  explicit RunnerClient(RunnerOptions options) : options_(std::move(options)) {}
   Status Spawn();
   void Stop();
 
-  const std::string program_;
-  const std::vector<std::string> args_;
+  const RunnerOptions options_;
   Subprocess process_;
   int fd_ = -1;
+  std::atomic<pid_t> live_{-1};  // the runner's, for Interrupt
   uint64_t last_id_ = 0;
   v1::RunnerHello hello_;
 };

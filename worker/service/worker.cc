@@ -1,11 +1,15 @@
 #include "worker/service/worker.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "compiler/support/config.h"
@@ -13,17 +17,20 @@
 #include "compiler/support/mailbox.h"
 #include "compiler/support/paths.h"
 #include "compiler/support/sandbox.h"
-#include "compiler/support/sha256.h"
+#include "compiler/target/target.h"
 #include "proto/rpc/access.h"
 #include "proto/rpc/client_stream.h"
 #include "proto/rpc/endpoint.h"
 #include "proto/tracker.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
+#include "worker/core/object_check.h"
 #include "worker/core/worker_core.h"
+#include "worker/device/baseline.h"
 #include "worker/device/cpu.h"
 #include "worker/device/probe.h"
 #include "worker/measure/known_good.h"
 #include "worker/measure/runner.h"
+#include "worker/service/blob_store.h"
 #include "worker/service/runner_client.h"
 
 namespace whet::worker {
@@ -31,6 +38,7 @@ namespace {
 
 constexpr size_t kMaxSpooledBytes = 1 << 20;
 constexpr int64_t kDeviceLockWait = 60 * kSecond;
+constexpr int64_t kFirstBaselineWait = 2 * kSecond;  // for whoever measures while this starts
 constexpr int kMaxWorkersPerFolder = 16;
 
 StatusOr<std::string> WorkerId(const std::string& state_dir) {
@@ -64,23 +72,20 @@ std::vector<v1::SpooledResult> LoadSpool(const std::string& dir) {
   return spool;
 }
 
-// What a former process left, checked: a file is not trusted for its name.
-std::map<std::string, uint64_t> LoadCache(const std::string& dir) {
-  std::map<std::string, uint64_t> cache;
-  const StatusOr<std::vector<std::string>> names = ListDir(dir);
-  if (!names.ok()) return cache;
-  for (const std::string& name : *names) {
-    const StatusOr<std::string> bytes = ReadFile(dir + "/" + name, 512u << 20);
-    if (bytes.ok() && IsSha256Hex(name) && Sha256Hex(*bytes) == name) {
-      cache[name] = bytes->size();
-    } else {
-      unlink((dir + "/" + name).c_str());
-    }
-  }
-  return cache;
-}
+std::string DevicesDir(const std::string& state_dir) { return state_dir + "/devices"; }
 
 }  // namespace
+
+StatusOr<FileLock> TakeDevicesFolder(const std::string& state_dir) {
+  WHET_RETURN_IF_ERROR(MakeDirs(DevicesDir(state_dir)));
+  StatusOr<FileLock> lock = FileLock::TryAcquire(DevicesDir(state_dir) + "/worker.lock",
+                                                 fmt::format("an rpc-worker, pid {}", getpid()));
+  if (lock.status().code() != absl::StatusCode::kUnavailable) return lock;
+  return Annotate(lock.status(),
+                  fmt::format("the state folder '{}' has a worker already; stop that one, or give "
+                              "this one a --state-dir of its own",
+                              state_dir));
+}
 
 class Worker::Impl {
  public:
@@ -100,38 +105,52 @@ class Worker::Impl {
   Status Start() {
     WHET_RETURN_IF_ERROR(TakeFolder());
     spool_dir_ = dir_ + "/spool";
-    cache_dir_ = dir_ + "/cache";
     WHET_RETURN_IF_ERROR(MakeDirs(spool_dir_));
-    WHET_RETURN_IF_ERROR(MakeDirs(cache_dir_));
+    StatusOr<BlobStore> blobs = BlobStore::Open(dir_ + "/cache");
+    WHET_RETURN_IF_ERROR(blobs.status());
+    blobs_.emplace(std::move(*blobs));
     WHET_RETURN_IF_ERROR(MakeDirs(options_.lock_dir));
-    WHET_ASSIGN_OR_RETURN(runner_, RunnerClient::Start(options_.runner, options_.runner_args));
+    WHET_ASSIGN_OR_RETURN(
+        runner_, RunnerClient::Start({options_.runner, options_.runner_args, options_.cores}));
     WHET_RETURN_IF_ERROR(CheckSandbox());
     WHET_RETURN_IF_ERROR(WriteFile(KnownGoodExpectedPath(), KnownGoodExpected()));
     WorkerConfig config;
-    WHET_ASSIGN_OR_RETURN(std::string id, WorkerId(dir_));
+    const bool named = !options_.device.empty();
+    WHET_ASSIGN_OR_RETURN(std::string id, WorkerId(named ? DevicesDir(options_.state_dir) : dir_));
     // Tracker and server hold a worker with a certificate to ids of its own.
     if (options_.security) id = rpc::WorkerIdPrefix(options_.security->self()) + id;
-    config.device = CpuIdentity();
+    const OnCores measured_here(options_.cores);
+    config.device = CpuIdentity(options_.cores);
     if (options_.probe == WorkerOptions::Probe::kOnce) {
       const v1::DeviceIdentity& d = config.device;
       const std::string identity = fmt::format("{} | {} | {} processors | {}", d.cpu_model(),
                                                d.target(), d.processors(), d.governor());
-      WHET_ASSIGN_OR_RETURN(
-          const Machine machine,
-          ProbedOnce(options_.state_dir + "/machine", identity, static_cast<int>(d.processors())));
+      WHET_ASSIGN_OR_RETURN(const Machine machine,
+                            ProbedOnce((named ? dir_ : options_.state_dir) + "/machine", identity,
+                                       static_cast<int>(d.processors())));
       config.device.set_machine(machine.ToString());
     }
     config.device.set_worker_id(id);
-    config.device.set_device_id(id + "/cpu0");
-    config.device.set_boot_id(RandomHex(8));
+    config.device.set_device_id(id + "/" + (named ? options_.device : "cpu0"));
+    config.device.set_boot_id(options_.boot_id.empty() ? RandomHex(8) : options_.boot_id);
     config.device.set_key(options_.key);
     config.build = kVersion;
     config.kernel_abi = kKernelAbi;
-    core_ = std::make_unique<WorkerCore>(config, LoadSpool(spool_dir_), LoadCache(cache_dir_),
-                                         std::hash<std::string>()(RandomHex(8)));
+    config.baseline_version = kBaselineVersion;
+    if (const auto lock = LockDevice(kFirstBaselineWait); lock.ok())
+      config.baseline_ns = TimeBaseline();
+    if (config.baseline_ns) config.device.set_baseline_ns(*config.baseline_ns);
+    config.device.set_baseline_version(kBaselineVersion);
+    device_id_ = config.device.device_id();
+    BlobStore::Left left = blobs_->Load();
+    core_ = std::make_unique<WorkerCore>(config, LoadSpool(spool_dir_), left.whole,
+                                         std::hash<std::string>()(RandomHex(8)),
+                                         std::move(left.partial));
     spdlog::info(
-        "event=worker_started worker={} key={} tracker={} runner_pid={} sandbox={} emulated={}", id,
-        options_.key, options_.tracker, runner_->pid(),
+        "event=worker_started worker={} device={} key={} cores={} baseline_us={:.1f} tracker={} "
+        "runner_pid={} sandbox={} emulated={}",
+        id, device_id_, options_.key, fmt::join(config.device.cores(), ","),
+        config.baseline_ns.value_or(0) / 1e3, options_.tracker, runner_->pid(),
         SandboxBitsText(runner_->hello().sandbox_bits()), config.device.emulated());
     return OkStatus();
   }
@@ -150,11 +169,14 @@ class Worker::Impl {
         Apply(posted->event);
       }
     }
+    stopping_ = true;
+    runner_->Interrupt();  // what was given up does not outlive this worker
     if (tracker_) {
       tracker_->Finish();
       tracker_done_.wait_for(std::chrono::seconds(2));
     }
-    spdlog::info("event=worker_stopped kept_results={}", core_->kept_results());
+    spdlog::info("event=worker_stopped device={} kept_results={}", device_id_,
+                 core_->kept_results());
   }
 
   void RequestDrain() { mailbox_.PushAlways({Side::kNone, 0, DrainRequested{}}); }
@@ -169,9 +191,6 @@ class Worker::Impl {
     Event event;
   };
 
-  // The first folder that no live worker has. A second worker on one machine (one that `whet tune`
-  // starts beside a standing one, say) is another device to the trackers; the device lock keeps
-  // their measurements apart.
   Status CheckSandbox() const {
     const std::string missing = MissingForStrangers(runner_->hello().sandbox_bits());
     if (missing.empty()) return OkStatus();
@@ -188,7 +207,15 @@ class Worker::Impl {
 
   std::string KnownGoodExpectedPath() const { return dir_ + "/known-good.expected"; }
 
+  // The first folder that no live worker has. A second worker on one machine (one that `whet tune`
+  // starts beside a standing one, say) is another device to the trackers; the device lock keeps
+  // their measurements apart.
+  // A named device has its own, in a state folder that is this process's (TakeDevicesFolder).
   Status TakeFolder() {
+    if (!options_.device.empty()) {
+      dir_ = DevicesDir(options_.state_dir) + "/" + options_.device;
+      return MakeDirs(dir_);
+    }
     Status busy;
     for (int i = 0; i < kMaxWorkersPerFolder; ++i) {
       dir_ = options_.state_dir + "/worker" + (i == 0 ? "" : fmt::format("-{}", i));
@@ -312,12 +339,15 @@ class Worker::Impl {
   }
 
   void Do(const StoreBlob& a) {
-    const Status s = WriteFile(BlobPath(a.sha256), a.bytes);
-    mailbox_.PushAlways({Side::kNone, 0, BlobStored{a.sha256, s}});
+    if (a.offset == 0) not_stored_.erase(a.sha256);
+    if (not_stored_.contains(a.sha256)) return;  // was said
+    const Status s = blobs_->Append(a);
+    if (!s.ok()) not_stored_.insert(a.sha256);
+    if (!s.ok() || a.last) mailbox_.PushAlways({Side::kNone, 0, BlobStored{a.sha256, s}});
   }
-  void Do(const DropBlob& a) { unlink(BlobPath(a.sha256).c_str()); }
+  void Do(const DropBlob& a) { blobs_->Drop(a.sha256); }
 
-  void Do(StartRun& a) { runs_.PushAlways(std::move(a.assign)); }
+  void Do(StartRun& a) { runs_.PushAlways(std::move(a)); }
 
   void Do(const SaveResult& a) {
     // Against the death of this process, not of the machine: no sync on the way of every
@@ -343,39 +373,89 @@ class Worker::Impl {
   }
   void Do(const Exit&) { exit_ = true; }
 
-  std::string BlobPath(const std::string& sha) const { return cache_dir_ + "/" + sha; }
   std::string SpoolPath(int64_t sequence) const {
     return fmt::format("{}/{}", spool_dir_, sequence);
   }
 
   // The runner's thread.
   void RunRuns() {
+    const OnCores for_the_baseline(options_.cores);
     while (true) {
-      const std::optional<v1::Assign> assign = *runs_.Pop(kNever);
-      if (!assign) return;
-      mailbox_.PushAlways({Side::kNone, 0, RunEnded{RunOne(*assign)}});
+      const std::optional<StartRun> start = *runs_.Pop(kNever);
+      if (!start) return;
+      RunEnded ended;
+      ended.measurement = RunOne(*start, &ended);
+      mailbox_.PushAlways({Side::kNone, 0, std::move(ended)});
     }
   }
 
-  v1::Measurement RunOne(const v1::Assign& assign) {
-    StatusOr<FileLock> lock = Unavailable("not tried");
-    for (const int64_t give_up = MonotonicNs() + kDeviceLockWait; !lock.ok();) {
-      lock = FileLock::TryAcquire(DeviceLockPath(options_.lock_dir, 0),
-                                  fmt::format("rpc-worker, pid {}", getpid()));
-      if (lock.ok()) break;
-      if (MonotonicNs() > give_up || lock.status().code() != absl::StatusCode::kUnavailable) {
-        v1::Measurement m;
-        m.set_failure(v1::FAILURE_INFRASTRUCTURE);
-        m.set_message(Message(lock.status()));
-        return m;
-      }
+  StatusOr<FileLock> LockDevice(int64_t patience_ns) const {
+    for (const int64_t give_up = MonotonicNs() + patience_ns;;) {
+      StatusOr<FileLock> lock =
+          FileLock::TryAcquire(DeviceLockPath(options_.lock_dir, options_.lock_index),
+                               fmt::format("rpc-worker, pid {}", getpid()));
+      if (lock.status().code() != absl::StatusCode::kUnavailable || MonotonicNs() > give_up)
+        return lock;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
+  }
+
+  static v1::Measurement NotRun(v1::FailureKind kind, const Status& why) {
+    v1::Measurement m;
+    m.set_failure(kind);
+    m.set_message(Message(why));
+    return m;
+  }
+
+  // That its files are what they were fetched as, and the candidate one for this processor.
+  Status CheckBlobs(const v1::Assign& assign, RunEnded* ended) {
+    for (const std::string* sha :
+         {&assign.object_sha256(), &assign.expected_sha256(), &assign.baseline_sha256()}) {
+      if (sha->empty()) continue;
+      const Status s = blobs_->Verify(*sha);
+      if (s.ok()) continue;
+      ended->damaged.push_back(*sha);
+      return s;
+    }
+    return OkStatus();
+  }
+
+  Status CheckHeader(const v1::Assign& assign) const {
+    for (const std::string* sha : {&assign.object_sha256(), &assign.baseline_sha256()}) {
+      if (sha->empty()) continue;
+      const StatusOr<std::string> head = blobs_->Head(*sha, kObjectHeaderBytes);
+      WHET_RETURN_IF_ERROR(head.status());
+      WHET_RETURN_IF_ERROR(CheckObjectHeader(*head, arch_));
+    }
+    return OkStatus();
+  }
+
+  v1::Measurement RunOne(const StartRun& start, RunEnded* ended) {
+    const v1::Assign& assign = start.assign;
+    if (const Status s = CheckBlobs(assign, ended); !s.ok())
+      return NotRun(v1::FAILURE_INFRASTRUCTURE, s);
+    if (const Status s = CheckHeader(assign); !s.ok()) {
+      return NotRun(s.code() == absl::StatusCode::kFailedPrecondition ? v1::FAILURE_NOT_RUNNABLE
+                                                                      : v1::FAILURE_INFRASTRUCTURE,
+                    s);
+    }
+    const StatusOr<FileLock> lock = LockDevice(kDeviceLockWait);
+    if (!lock.ok()) return NotRun(v1::FAILURE_INFRASTRUCTURE, lock.status());
+    if (stopping_) return NotRun(v1::FAILURE_INFRASTRUCTURE, Unavailable("the worker stops"));
+    const int64_t start_ns = MonotonicNs();
+    if (start.baseline) ended->baseline_ns = TimeBaseline();
+    v1::Measurement m = Measure(assign);
+    spdlog::debug("event=ran device={} trial={} start_ns={} end_ns={}", device_id_,
+                  assign.ids().trial(), start_ns, MonotonicNs());
+    return m;
+  }
+
+  v1::Measurement Measure(const v1::Assign& assign) {
     v1::RunRequest request;
-    request.set_object_path(BlobPath(assign.object_sha256()));
-    request.set_expected_path(BlobPath(assign.expected_sha256()));
+    request.set_object_path(blobs_->Path(assign.object_sha256()));
+    request.set_expected_path(blobs_->Path(assign.expected_sha256()));
     if (!assign.baseline_sha256().empty())
-      request.set_baseline_path(BlobPath(assign.baseline_sha256()));
+      request.set_baseline_path(blobs_->Path(assign.baseline_sha256()));
     *request.mutable_spec() = assign.spec();
     v1::Measurement m;
     if (streak_.unfit()) ProbeDevice(&m);
@@ -414,13 +494,16 @@ class Worker::Impl {
   }
 
   const WorkerOptions options_;
-  std::string dir_, spool_dir_, cache_dir_;
+  const std::string arch_ = Target::Host().arch;
+  std::string dir_, spool_dir_, device_id_;
+  std::optional<BlobStore> blobs_;
   FileLock lock_;
   std::unique_ptr<RunnerClient> runner_;             // used by the runner's thread
   FailureStreak streak_{options_.known_good_after};  // likewise
   Mailbox<Posted> mailbox_;
-  Mailbox<std::optional<v1::Assign>> runs_;
+  Mailbox<std::optional<StartRun>> runs_;
   std::thread runner_thread_;
+  std::atomic<bool> stopping_{false};
 
   // Of the thread in Run().
   std::unique_ptr<WorkerCore> core_;
@@ -429,6 +512,7 @@ class Worker::Impl {
   uint64_t tracker_link_ = 0, server_link_ = 0;
   std::future<void> tracker_done_, server_done_;
   std::vector<std::future<void>> old_streams_;
+  std::set<std::string> not_stored_;  // blobs that could not be, since they were begun
   std::string last_said_;
   bool exit_ = false;
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/support/env.h"
 #include "compiler/support/status.h"
 #include "proto/rpc/security.h"
 
@@ -24,9 +25,17 @@ struct WorkerOptions {
   int known_good_after = 5;  // candidates that failed in a row it is run
   // Of the sandbox: what a candidate of strangers needs, or what this host has.
   enum class Sandbox { kStrict, kBestEffort } sandbox = Sandbox::kStrict;
+  // One of several devices of this process (worker/core/device_spec.h). Empty: the machine itself.
+  std::string device;
+  int lock_index = 0;      // of its device lock
+  std::vector<int> cores;  // that it consists of; none: all that this process may use
+  std::string boot_id;     // of this process, common to its devices; empty: the device's own
   // Measure how fast the machine is, once per state folder. Off: nothing is known of that.
   enum class Probe { kOff, kOnce } probe = Probe::kOff;
 };
+
+// A process with named devices has the state folder for itself. Unavailable names who has it.
+StatusOr<FileLock> TakeDevicesFolder(const std::string& state_dir);
 
 class Worker {
  public:
