@@ -9,7 +9,8 @@ namespace {
 constexpr std::array<std::string_view, kFailureKinds> kFailureNames = {
     "ok",          "build_error",  "build_timeout",  "run_crash",
     "run_timeout", "wrong_output", "invalid_timing", "rejected",
-    "poisoned",    "device_lost",  "infrastructure", "unknown"};
+    "poisoned",    "device_lost",  "infrastructure", "not_runnable",
+    "unknown"};
 constexpr std::array<std::string_view, 3> kCacheModeNames = {"warm", "cold", "turns"};
 constexpr std::array<std::string_view, 2> kTrialStatusNames = {"counted", "late"};
 constexpr std::array<std::string_view, 2> kOriginNames = {"measured", "imported"};

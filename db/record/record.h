@@ -34,6 +34,7 @@ enum class FailureKind {
   kPoisoned,       // gave up after repeated losses of the device
   kDeviceLost,
   kInfrastructure,
+  kNotRunnable,  // made for another processor than the device's: it was never started
   kUnknown,
 };
 inline constexpr int kFailureKinds = static_cast<int>(FailureKind::kUnknown) + 1;

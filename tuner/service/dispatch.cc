@@ -11,6 +11,7 @@ constexpr uint32_t kKernelAbi = 1;
 constexpr uint32_t kAllDevices = 1000;
 constexpr int64_t kMaxRunLimit = 600 * kSecond;
 constexpr uint32_t kChunkBytes = 1 << 20;
+constexpr uint64_t kFetchBytes = 4 << 20;
 
 std::string JsonText(const std::string& text) {
   std::string r = "\"";
@@ -21,6 +22,17 @@ std::string JsonText(const std::string& text) {
   return r + "\"";
 }
 
+// Only what its system told, so that a device that tells nothing new stays the one it was.
+std::string MoreOfIdentity(const v1::DeviceIdentity& d) {
+  std::string more;
+  if (!d.board().empty()) more += ",\"board\":" + JsonText(d.board());
+  if (d.min_khz() > 0) more += fmt::format(",\"min_khz\":{}", d.min_khz());
+  if (d.has_boost()) more += fmt::format(",\"boost\":{}", d.boost());
+  if (d.physical_cores() > 0) more += fmt::format(",\"physical_cores\":{}", d.physical_cores());
+  if (d.numa_nodes() > 1) more += fmt::format(",\"numa_nodes\":{}", d.numa_nodes());
+  return more;
+}
+
 // What makes a board that board, without what changes at every start.
 db::DeviceRow DeviceRowOf(const v1::DeviceIdentity& d) {
   db::DeviceRow row;
@@ -29,10 +41,10 @@ db::DeviceRow DeviceRowOf(const v1::DeviceIdentity& d) {
   row.feature_set = d.feature_set();
   row.identity = fmt::format(
       "{{\"triple\":{},\"cpu_model\":{},\"target\":{},\"processors\":{},\"l1d_bytes\":{},\"l2_"
-      "bytes\":{},\"l3_bytes\":{},\"governor\":{},\"max_khz\":{},\"kernel\":{},\"emulated\":{}}}",
+      "bytes\":{},\"l3_bytes\":{},\"governor\":{},\"max_khz\":{},\"kernel\":{},\"emulated\":{}{}}}",
       JsonText(d.triple()), JsonText(d.cpu_model()), JsonText(d.target()), d.processors(),
       d.l1d_bytes(), d.l2_bytes(), d.l3_bytes(), JsonText(d.governor()), d.max_khz(),
-      JsonText(d.kernel()), d.emulated());
+      JsonText(d.kernel()), d.emulated(), MoreOfIdentity(d));
   return row;
 }
 
@@ -104,6 +116,7 @@ void ServiceCore::Hello(int64_t now, uint64_t session_id, const v1::Hello& hello
   r.set_max_in_flight(config_.max_in_flight);
   r.set_max_blob_bytes(uint64_t{512} << 20);
   r.set_chunk_bytes(kChunkBytes);
+  r.set_fetch_bytes(kFetchBytes);
   if (hello.protocol().min() > kProtocol || hello.protocol().max() < kProtocol) {
     r.set_refusal(fmt::format(
         "this server speaks protocol {}, the worker {} to {}; install one release on both",
@@ -305,6 +318,7 @@ void ServiceCore::Assign(int64_t now, uint64_t session_id, TrialId id, Actions* 
   a.set_object_bytes(t.object_bytes);
   a.set_expected_sha256(task.expected_object);
   a.set_expected_bytes(task.expected_bytes);
+  a.set_feature_set(job->feature_set);
   v1::MeasureSpec& spec = *a.mutable_spec();
   for (const v1::BufferSpec& b : task.prepared.buffers) *spec.add_buffers() = b;
   for (const uint64_t seed : config_.seeds) spec.add_seeds(seed);

@@ -24,6 +24,7 @@ db::FailureKind ServiceCore::FailureOf(v1::FailureKind kind) {
     case v1::FAILURE_POISONED: return db::FailureKind::kPoisoned;
     case v1::FAILURE_DEVICE_LOST: return db::FailureKind::kDeviceLost;
     case v1::FAILURE_INFRASTRUCTURE: return db::FailureKind::kInfrastructure;
+    case v1::FAILURE_NOT_RUNNABLE: return db::FailureKind::kNotRunnable;
     default: return db::FailureKind::kUnknown;
   }
 }

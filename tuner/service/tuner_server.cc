@@ -204,9 +204,12 @@ void TunerServer::Impl::SendBlob(uint64_t session, const v1::Fetch& fetch) {
     return;
   }
   chunk.set_total(blob->size());
-  for (size_t at = fetch.offset(); at < blob->size(); at += kChunkBytes) {
+  const size_t left = blob->size() - fetch.offset();
+  const size_t end =
+      fetch.offset() + (fetch.max_bytes() == 0 ? left : std::min<size_t>(left, fetch.max_bytes()));
+  for (size_t at = fetch.offset(); at < end; at += kChunkBytes) {
     chunk.set_offset(at);
-    chunk.set_data(blob->substr(at, kChunkBytes));
+    chunk.set_data(blob->substr(at, std::min(kChunkBytes, end - at)));
     workers_.Send(session, m);
   }
 }
