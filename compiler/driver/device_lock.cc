@@ -18,7 +18,7 @@ StatusOr<FileLock> LockDevice(const std::string& state_dir, double wait_seconds)
     fmt::print(stderr, "warning: measuring without the device lock: {}\n", Message(dir.status()));
     return FileLock();
   }
-  const std::string path = DeviceLockPath(*dir, 0);
+  const std::string path = DeviceLockPath(*dir);
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_seconds);
   bool told = false;
   while (true) {

@@ -202,7 +202,7 @@ void ExamineInstallation(const std::string& state_dir, std::vector<Finding>* out
     out->push_back({"state folder", Message(dir.status()), Level::kFail,
                     "name a folder one can write with --state-dir or WHET_STATE_DIR"});
   } else {
-    const StatusOr<FileLock> lock = FileLock::TryAcquire(DeviceLockPath(*dir, 0), "whet doctor");
+    const StatusOr<FileLock> lock = FileLock::TryAcquire(DeviceLockPath(*dir), "whet doctor");
     const bool busy = lock.status().code() == absl::StatusCode::kUnavailable;
     out->push_back({"state folder", *dir, lock.ok() || busy ? Level::kOk : Level::kFail,
                     lock.ok() || busy ? "" : Message(lock.status())});

@@ -20,9 +20,7 @@ StatusOr<std::string> StateDir(const std::string& flag) {
   return dir;
 }
 
-std::string DeviceLockPath(const std::string& state_dir, int index) {
-  return fmt::format("{}/device-{}.lock", state_dir, index);
-}
+std::string DeviceLockPath(const std::string& state_dir) { return state_dir + "/device.lock"; }
 
 std::string ProgramDir() {
   char path[4096];

@@ -10,8 +10,9 @@ namespace whet {
 // ~/.local/state/whet, else /var/tmp/whet-<uid>. Made (mode 0700) when missing.
 StatusOr<std::string> StateDir(const std::string& flag);
 
-// The lock that `rpc-worker` and `whet bench` take on CPU device `index` while they measure.
-std::string DeviceLockPath(const std::string& state_dir, int index);
+// The lock that `rpc-worker` and `whet bench` take on this machine, or on a part of it, while they
+// measure.
+std::string DeviceLockPath(const std::string& state_dir);
 
 // The folder of the running program.
 std::string ProgramDir();

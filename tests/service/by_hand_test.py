@@ -85,7 +85,7 @@ class ByHandTest(CliCase):
         # `whet bench` has the device: the worker, assigned, waits for it.
         self.assertEqual(self.run_whet('compile', 'model.onnx', '-o', 'model.so').returncode, 0)
         bench = self.start('whet', 'bench', 'model.so', '--runs', '100000000')
-        lock = os.path.join(self.dir, 'state', 'whet', 'device-0.lock')
+        lock = os.path.join(self.dir, 'state', 'whet', 'device.lock')
         self.wait_until(lambda: os.path.exists(lock) and b'whet pid' in read(lock))
         tune = self.start('whet', 'tune', 'model.onnx', '--key', 'local', '--server', address, '--trials', '6', '--json', 'tune.json')
         cache = os.path.join(self.dir, 'state', 'whet')

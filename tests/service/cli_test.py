@@ -144,7 +144,7 @@ class CliTest(CliCase):
     def test_bench_waits_for_the_device_and_says_who_has_it(self):
         art = os.path.join(ARTIFACTS, 'phases.so')
         with subprocess.Popen([WHET, 'bench', art, '--runs', '100000000'], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as holder:
-            lock = os.path.join(self.dir, 'state', 'whet', 'device-0.lock')
+            lock = os.path.join(self.dir, 'state', 'whet', 'device.lock')
             self.wait_until(lambda: os.path.exists(lock) and b'pid' in read(lock))
             r = self.expect(3, ['the device is busy', '--wait'], 'bench', art, '--runs', '3', '--wait', '0')
             self.assertIn(str(holder.pid), r.stderr)

@@ -2,6 +2,9 @@
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +15,7 @@
 #include "worker/core/object_check.h"
 #include "worker/device/baseline.h"
 #include "worker/device/cpu.h"
+#include "worker/device/device_lock.h"
 
 namespace whet::worker {
 namespace {
@@ -89,6 +93,89 @@ TEST(DeviceSpec, RefusesInWords) {
     EXPECT_EQ(d.status().code(), absl::StatusCode::kInvalidArgument) << texts[0];
     EXPECT_THAT(Message(d.status()), HasSubstr(words)) << texts[0];
   }
+}
+
+class LockFile : public ::testing::Test {
+ protected:
+  LockFile() {
+    std::string name = "/tmp/whet-lock-XXXXXX";
+    dir_ = mkdtemp(name.data());
+  }
+  ~LockFile() override { std::filesystem::remove_all(dir_); }
+  DeviceLock Open(int device) {
+    StatusOr<DeviceLock> lock = DeviceLock::Open(path(), device);
+    EXPECT_TRUE(lock.ok()) << lock.status();
+    return std::move(*lock);
+  }
+  std::string path() const { return dir_ + "/device.lock"; }
+  std::string dir_;
+};
+
+TEST_F(LockFile, DevicesAreApartAndTheMachineIsAllOfThem) {
+  DeviceLock zero = Open(0), seven = Open(7), again = Open(7),
+             machine = Open(DeviceLock::kWholeMachine);
+  const auto busy = [](DeviceLock* lock) {
+    const Status s = lock->TryLock("somebody else").status();
+    EXPECT_TRUE(s.ok() || s.code() == absl::StatusCode::kUnavailable) << s;
+    EXPECT_THAT(s.ok() ? "is held by the holder" : Message(s), HasSubstr("is held by the holder"));
+    return !s.ok();
+  };
+  {
+    const auto held = seven.TryLock("the holder");
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_TRUE(busy(&again));
+    EXPECT_TRUE(busy(&machine));
+    EXPECT_EQ(FileLock::TryAcquire(path(), "whet").status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_FALSE(busy(&zero));
+  }
+  EXPECT_FALSE(busy(&again));
+  const auto held = machine.TryLock("the holder");
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_TRUE(busy(&zero));
+  EXPECT_TRUE(busy(&seven));
+}
+
+TEST_F(LockFile, OneThatInheritedItKeepsWhatADeadProcessHeld) {
+  int news[2], end[2];
+  ASSERT_EQ(pipe(news), 0);
+  ASSERT_EQ(pipe(end), 0);
+  const pid_t worker = fork();
+  if (worker == 0) {
+    DeviceLock lock = Open(3);
+    const auto held = lock.TryLock("the worker");
+    const pid_t runner = held.ok() ? fork() : -1;
+    char byte = 0;
+    if (runner == 0) {
+      close(end[1]);
+      _exit(static_cast<int>(read(end[0], &byte, 1)));
+    }
+    if (runner > 0 && write(news[1], "k", 1) == 1) pause();
+    _exit(1);
+  }
+  char byte = 0;
+  close(news[1]);
+  ASSERT_EQ(read(news[0], &byte, 1), 1) << "nothing was locked";
+  DeviceLock other = Open(3);
+  EXPECT_FALSE(other.TryLock("another").ok());
+  kill(worker, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(worker, &status, 0), worker);
+  EXPECT_EQ(other.TryLock("another").status().code(), absl::StatusCode::kUnavailable);
+  close(end[1]);  // the runner ends
+  Status s = other.TryLock("another").status();
+  for (const int64_t limit = MonotonicNs() + 20 * kSecond; !s.ok() && MonotonicNs() < limit;)
+    s = other.TryLock("another").status();
+  EXPECT_TRUE(s.ok()) << s;
+  for (const int fd : {news[0], end[0]}) close(fd);
+}
+
+TEST_F(LockFile, FileThatWasReplacedLocksNothing) {
+  DeviceLock lock = Open(DeviceLock::kWholeMachine);
+  std::filesystem::remove(path());
+  EXPECT_EQ(lock.TryLock("x").status().code(), absl::StatusCode::kFailedPrecondition);
+  DeviceLock fresh = Open(DeviceLock::kWholeMachine);
+  EXPECT_THAT(Message(lock.TryLock("x").status()), HasSubstr("start the worker anew"));
+  EXPECT_TRUE(fresh.TryLock("x").ok());
 }
 
 // A folder that looks like the system's.

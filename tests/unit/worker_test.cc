@@ -498,6 +498,16 @@ TEST_F(WorkerCoreTest, KeptResultsOfAFormerProcessAreDeliveredWithoutALease) {
   EXPECT_EQ(Results(core.Step(now_, m)).size(), 1u);
 }
 
+TEST_F(WorkerCoreTest, ResultWhoseNumberNoWorkerGaveOutIsLeftAlone) {
+  std::vector<v1::SpooledResult> spool(4);
+  const int64_t sequences[] = {INT64_MAX, -1, WorkerCore::kMaxSequence, 0};
+  for (size_t i = 0; i < spool.size(); ++i) {
+    spool[i].mutable_result()->set_sequence(sequences[i]);
+    spool[i].set_server_address("server:1");
+  }
+  EXPECT_EQ(WorkerCore(Config(), spool, {}, 1).kept_results(), 1u);
+}
+
 TEST_F(WorkerCoreTest, TransferGoesOnWhereTheLinkBroke) {
   Connect();
   Step(ServerLost{Unavailable("gone")});

@@ -28,8 +28,9 @@ WorkerCore::WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool
                        std::map<std::string, PartialBlob> partial)
     : config_(std::move(config)), rng_(seed), baseline_ns_(config_.baseline_ns) {
   for (v1::SpooledResult& r : spool) {
-    next_sequence_ = std::max(next_sequence_, r.result().sequence() + 1);
     const int64_t sequence = r.result().sequence();
+    if (sequence < 1 || sequence > kMaxSequence) continue;
+    next_sequence_ = std::max(next_sequence_, sequence + 1);
     spool_bytes_ += r.ByteSizeLong();
     spool_[sequence] = {std::move(r), false};
   }

@@ -129,7 +129,11 @@ struct PartialBlob {
 
 class WorkerCore {
  public:
-  // `spool`: results kept by a former process. `cached`: blobs it left, with their sizes.
+  // Results are numbered from 1 on, and never this far.
+  static constexpr int64_t kMaxSequence = int64_t{1} << 62;
+
+  // `spool`: results kept by a former process; those whose numbers no worker gave out are left
+  // alone. `cached`: blobs it left, with their sizes.
   WorkerCore(WorkerConfig config, std::vector<v1::SpooledResult> spool,
              const std::map<std::string, uint64_t>& cached, uint64_t seed,
              std::map<std::string, PartialBlob> partial = {});

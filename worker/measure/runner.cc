@@ -128,8 +128,8 @@ StatusOr<Buffer> ReadBuffer(const v1::BufferSpec& spec, uint64_t max_bytes) {
 // One measurement. Built, run and dropped.
 class Session {
  public:
-  Session(const v1::RunRequest& request, FilledInputs* filled)
-      : request_(request), filled_(filled), start_ns_(MonotonicNs()) {}
+  Session(const v1::RunRequest& request, FilledInputs* filled, int client_fd)
+      : request_(request), filled_(filled), client_fd_(client_fd), start_ns_(MonotonicNs()) {}
 
   v1::Measurement Run() {
     const Status prepared = Prepare();
@@ -267,6 +267,7 @@ class Session {
     result_.mutable_phases()->set_spawn_ns(MonotonicNs() - start_ns_);
     childs.Close();
     Verdict verdict = Converse(control.fd, *child);
+    if (client_gone_) verdict = {v1::FAILURE_INFRASTRUCTURE, "whoever asked for it is gone"};
     // A verdict of ours ends the child at once; otherwise it ends by itself, and how it did may be
     // the verdict.
     const bool over = verdict.kind != v1::FAILURE_OK || finished_;
@@ -284,8 +285,13 @@ class Session {
                                                  time_limit_ / kMillisecond, stage_)};
   }
 
-  // The next byte of the candidate; nothing at the deadline or its end.
-  std::optional<char> Receive(int fd) const {
+  // The next byte of the candidate; nothing at the deadline, at its end or at the client's.
+  std::optional<char> Receive(int fd) {
+    pollfd ends[] = {{fd, POLLIN, 0}, {client_fd_, 0, 0}};  // a negative one is passed over
+    while (poll(ends, 2, PollTimeoutMs(MonotonicNs(), deadline_ns_)) < 0 && errno == EINTR) {
+    }
+    client_gone_ = (ends[1].revents & (POLLHUP | POLLERR)) != 0;
+    if (client_gone_) return std::nullopt;
     char byte = 0;
     if (!ReadExact(fd, &byte, 1, deadline_ns_).ok()) return std::nullopt;
     return byte;
@@ -472,6 +478,7 @@ class Session {
 
   const v1::RunRequest& request_;
   FilledInputs* const filled_;
+  const int client_fd_;
   const int64_t start_ns_;
   int64_t memory_limit_ = 0, time_limit_ = 0, deadline_ns_ = 0;
   MeasureJob job_;
@@ -481,12 +488,13 @@ class Session {
   v1::Measurement result_;
   const char* stage_ = "";
   bool finished_ = false;
+  bool client_gone_ = false;
 };
 
 }  // namespace
 
-v1::Measurement RunMeasurement(const v1::RunRequest& request, FilledInputs* filled) {
-  return Session(request, filled).Run();
+v1::Measurement RunMeasurement(const v1::RunRequest& request, FilledInputs* filled, int client_fd) {
+  return Session(request, filled, client_fd).Run();
 }
 
 int RunRunnerZygote(int fd) {
@@ -510,7 +518,7 @@ int RunRunnerZygote(int fd) {
     if (frame->type != kRunRequest || !request.ParseFromString(frame->payload)) return 1;
     v1::RunReply reply;
     reply.set_id(request.id());
-    *reply.mutable_measurement() = RunMeasurement(request, &filled);
+    *reply.mutable_measurement() = RunMeasurement(request, &filled, fd);
     if (!WriteFrame(fd, kRunReply, reply.SerializeAsString()).ok()) return 1;
   }
 }

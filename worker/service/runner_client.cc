@@ -45,6 +45,7 @@ Status RunnerClient::Spawn() {
   spawn.program = options_.program;
   spawn.args = options_.args;
   spawn.fds = {{fds.second, kRunnerFd}};
+  if (options_.lock_fd >= 0) spawn.fds.emplace_back(options_.lock_fd, kRunnerLockFd);
   spawn.stdout_to_stderr = true;
   StatusOr<Subprocess> process = [&] {
     const OnCores inherited(options_.cores);

@@ -17,6 +17,7 @@ struct RunnerOptions {
   std::string program;  // path of whet-runner
   std::vector<std::string> args;
   std::vector<int> cores;  // that it and its candidates run on; none: those of the calling thread
+  int lock_fd = -1;        // of the device lock: it is held until the runner is gone, too
 };
 
 class RunnerClient {

@@ -27,6 +27,7 @@
 #include "worker/core/worker_core.h"
 #include "worker/device/baseline.h"
 #include "worker/device/cpu.h"
+#include "worker/device/device_lock.h"
 #include "worker/device/probe.h"
 #include "worker/measure/known_good.h"
 #include "worker/measure/runner.h"
@@ -61,7 +62,8 @@ std::vector<v1::SpooledResult> LoadSpool(const std::string& dir) {
   for (const std::string& name : *names) {
     const StatusOr<std::string> bytes = ReadFile(dir + "/" + name, kMaxSpooledBytes);
     v1::SpooledResult r;
-    if (bytes.ok() && r.ParseFromString(*bytes) && name == std::to_string(r.result().sequence())) {
+    if (bytes.ok() && r.ParseFromString(*bytes) && name == std::to_string(r.result().sequence()) &&
+        r.result().sequence() >= 1 && r.result().sequence() <= WorkerCore::kMaxSequence) {
       spool.push_back(std::move(r));
     } else {
       spdlog::warn("event=spool_file_ignored file={}/{}", dir, name);
@@ -110,8 +112,12 @@ class Worker::Impl {
     WHET_RETURN_IF_ERROR(blobs.status());
     blobs_.emplace(std::move(*blobs));
     WHET_RETURN_IF_ERROR(MakeDirs(options_.lock_dir));
-    WHET_ASSIGN_OR_RETURN(
-        runner_, RunnerClient::Start({options_.runner, options_.runner_args, options_.cores}));
+    StatusOr<DeviceLock> lock =
+        DeviceLock::Open(DeviceLockPath(options_.lock_dir), options_.lock_index);
+    WHET_RETURN_IF_ERROR(lock.status());
+    device_lock_.emplace(std::move(*lock));
+    WHET_ASSIGN_OR_RETURN(runner_, RunnerClient::Start({options_.runner, options_.runner_args,
+                                                        options_.cores, device_lock_->fd()}));
     WHET_RETURN_IF_ERROR(CheckSandbox());
     WHET_RETURN_IF_ERROR(WriteFile(KnownGoodExpectedPath(), KnownGoodExpected()));
     WorkerConfig config;
@@ -137,7 +143,7 @@ class Worker::Impl {
     config.build = kVersion;
     config.kernel_abi = kKernelAbi;
     config.baseline_version = kBaselineVersion;
-    if (const auto lock = LockDevice(kFirstBaselineWait); lock.ok())
+    if (const auto held = LockDevice(kFirstBaselineWait); held.ok())
       config.baseline_ns = TimeBaseline();
     if (config.baseline_ns) config.device.set_baseline_ns(*config.baseline_ns);
     config.device.set_baseline_version(kBaselineVersion);
@@ -389,13 +395,12 @@ class Worker::Impl {
     }
   }
 
-  StatusOr<FileLock> LockDevice(int64_t patience_ns) const {
+  StatusOr<DeviceLock::Held> LockDevice(int64_t patience_ns) {
     for (const int64_t give_up = MonotonicNs() + patience_ns;;) {
-      StatusOr<FileLock> lock =
-          FileLock::TryAcquire(DeviceLockPath(options_.lock_dir, options_.lock_index),
-                               fmt::format("rpc-worker, pid {}", getpid()));
-      if (lock.status().code() != absl::StatusCode::kUnavailable || MonotonicNs() > give_up)
-        return lock;
+      StatusOr<DeviceLock::Held> held =
+          device_lock_->TryLock(fmt::format("rpc-worker, pid {}", getpid()));
+      if (held.status().code() != absl::StatusCode::kUnavailable || MonotonicNs() > give_up)
+        return held;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
@@ -439,8 +444,8 @@ class Worker::Impl {
                                                                       : v1::FAILURE_INFRASTRUCTURE,
                     s);
     }
-    const StatusOr<FileLock> lock = LockDevice(kDeviceLockWait);
-    if (!lock.ok()) return NotRun(v1::FAILURE_INFRASTRUCTURE, lock.status());
+    const StatusOr<DeviceLock::Held> held = LockDevice(kDeviceLockWait);
+    if (!held.ok()) return NotRun(v1::FAILURE_INFRASTRUCTURE, held.status());
     if (stopping_) return NotRun(v1::FAILURE_INFRASTRUCTURE, Unavailable("the worker stops"));
     const int64_t start_ns = MonotonicNs();
     if (start.baseline) ended->baseline_ns = TimeBaseline();
@@ -497,8 +502,9 @@ class Worker::Impl {
   const std::string arch_ = Target::Host().arch;
   std::string dir_, spool_dir_, device_id_;
   std::optional<BlobStore> blobs_;
-  FileLock lock_;
-  std::unique_ptr<RunnerClient> runner_;             // used by the runner's thread
+  FileLock lock_;                                    // of the folder
+  std::optional<DeviceLock> device_lock_;            // used by the runner's thread
+  std::unique_ptr<RunnerClient> runner_;             // likewise
   FailureStreak streak_{options_.known_good_after};  // likewise
   Mailbox<Posted> mailbox_;
   Mailbox<std::optional<StartRun>> runs_;

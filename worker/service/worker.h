@@ -27,7 +27,7 @@ struct WorkerOptions {
   enum class Sandbox { kStrict, kBestEffort } sandbox = Sandbox::kStrict;
   // One of several devices of this process (worker/core/device_spec.h). Empty: the machine itself.
   std::string device;
-  int lock_index = 0;      // of its device lock
+  int lock_index = -1;     // of that device, in the device lock; -1: the machine
   std::vector<int> cores;  // that it consists of; none: all that this process may use
   std::string boot_id;     // of this process, common to its devices; empty: the device's own
   // Measure how fast the machine is, once per state folder. Off: nothing is known of that.
