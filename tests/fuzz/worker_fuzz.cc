@@ -1,7 +1,9 @@
 // Whatever a tracker, a server, the disk and the runner say to a worker: no crash, one run at a
-// time, nothing run that was not assigned and fetched, nothing stored whose hash is another, and
-// memory in proportion to what was sent.
+// time, nothing run that was not assigned and fetched, nothing stored out of order or whole whose
+// hash is another, and memory in proportion to what was sent.
+#include <bit>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "compiler/support/sha256.h"
@@ -31,14 +33,23 @@ class Host {
         running_ = true;
         if (!stored_.contains(a->assign.object_sha256())) std::abort();
       } else if (const auto* a = std::get_if<worker::StoreBlob>(&action)) {
-        if (Sha256Hex(a->bytes) != a->sha256) std::abort();
+        std::string& part = parts_[a->sha256];
+        if (a->offset == 0) part.clear();
+        if (a->offset != part.size()) std::abort();
+        part += a->bytes;
+        if (!a->last) continue;
+        if (Sha256Hex(part) != a->sha256) std::abort();
+        parts_.erase(a->sha256);
         stored_.insert(a->sha256);
         storing_.push_back(a->sha256);
       } else if (const auto* a = std::get_if<worker::DropBlob>(&action)) {
         stored_.erase(a->sha256);
+        parts_.erase(a->sha256);
       }
     }
-    if (core_.running() != running_) std::abort();
+    draining_ |= std::holds_alternative<worker::DrainRequested>(event);
+    const bool given_up = draining_ && running_ && !core_.running();
+    if (core_.running() != running_ && !given_up) std::abort();
     if (core_.kept_results() > Config().max_spool) std::abort();
   }
   bool running() const { return running_; }
@@ -57,11 +68,14 @@ class Host {
     c.max_queue = 4;
     c.max_cache_bytes = 40;
     c.max_blob_bytes = 1 << 16;
+    c.baseline_version = 1;
+    c.baseline_every = 2;
     return c;
   }
   worker::WorkerCore core_;
   int64_t now_ = kSecond;
-  bool running_ = false;
+  bool running_ = false, draining_ = false;
+  std::map<std::string, std::string> parts_;
   std::set<std::string> stored_ = {Sha256Hex("left over")};
   std::vector<std::string> storing_;
 };
@@ -90,6 +104,7 @@ void Greet(Host* host) {
   hello.mutable_hello()->set_protocol(1);
   hello.mutable_hello()->set_heartbeat_ns(kSecond);
   hello.mutable_hello()->set_log_id("log");
+  hello.mutable_hello()->set_fetch_bytes(5);
   host->Step(worker::Tick{});
   host->Step(worker::FromTracker{registered});
   host->Step(worker::FromTracker{lease});
@@ -134,7 +149,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
               worker::BlobStored{sha, in.Byte() % 4 ? OkStatus() : ResourceExhausted("full")});
         break;
       case 7:
-        if (host.running()) host.Step(worker::RunEnded{make.Make<v1::Measurement>()});
+        if (host.running()) {
+          worker::RunEnded ended{make.Make<v1::Measurement>()};
+          if (in.Byte() % 2 != 0) ended.baseline_ns = std::bit_cast<double>(in.Word());
+          if (in.Byte() % 8 == 0) ended.damaged = {Sha256Hex(kObject)};
+          host.Step(ended);
+        }
         break;
       case 8: host.Step(worker::TrackerLost{Unavailable("gone")}); break;
       case 9: host.Step(worker::ServerLost{Unavailable("gone")}); break;

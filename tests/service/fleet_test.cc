@@ -115,7 +115,9 @@ class Fleet : public ::testing::Test {
     server_address_ = server_->Listening("server");
     stub_ = v1::Tuner::NewStub(rpc::Dial(server_address_));
   }
-  void StartWorker(const std::string& key = "local", const std::vector<std::string>& more = {}) {
+  // Until the tracker knows of so many devices.
+  void StartWorker(const std::string& key = "local", const std::vector<std::string>& more = {},
+                   int devices = 1) {
     // Also where this host's sandbox is weak.
     std::vector<std::string> args = {
         "--tracker",    tracker_address_,      "--key", key, "--state-dir",
@@ -129,7 +131,8 @@ class Fleet : public ::testing::Test {
       v1::ListDevicesRequest request;
       request.set_key(key);
       v1::ListDevicesReply reply;
-      if (tracker->ListDevices(&context, request, &reply).ok() && reply.devices_size() > 0) return;
+      if (tracker->ListDevices(&context, request, &reply).ok() && reply.devices_size() >= devices)
+        return;
       std::this_thread::yield();
     }
     ADD_FAILURE() << "the worker does not register: " << worker_->Log();
@@ -586,7 +589,7 @@ TEST_F(Fleet, TwoWorkersShareAMachineAsTwoDevices) {
   StartServer();
   StartWorker();
   std::unique_ptr<Running> first = std::move(worker_);
-  StartWorker();
+  StartWorker("local", {}, 2);
   const auto job = Submit(Spec(16, 2));
   ASSERT_TRUE(job.ok());
   std::vector<v1::TrialEvent> told;

@@ -67,8 +67,8 @@ class HostedWorker {
 class WorkerHost : public ::testing::Test {
  protected:
   std::vector<std::string> Args(const std::string& state = "state") {
-    return {"--tracker",   fleet_.address(), "--key",    "local",
-            "--state-dir", dir_ / state,     "--verbose"};
+    return {"--tracker",   fleet_.address(), "--key",     "local",
+            "--state-dir", dir_ / state,     "--verbose", "--allow-weak-sandbox"};
   }
   std::unique_ptr<HostedWorker> Start(const std::vector<std::string>& more = {},
                                       const std::string& state = "state") {

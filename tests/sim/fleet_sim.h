@@ -140,8 +140,10 @@ class Sim {
     Clock clock;
     StreamId tracker = 0, server = 0;
     SimNet::LinkId to_tracker = 0, to_server = 0;
-    std::map<int64_t, SpoolFile> spool;     // its disk
-    std::map<std::string, uint64_t> cache;  // likewise
+    std::map<int64_t, SpoolFile> spool;        // its disk
+    std::map<std::string, uint64_t> cache;     // likewise
+    std::map<std::string, std::string> parts;  // likewise, of blobs that are not whole
+    std::set<std::string> not_stored;          // that this process could not, and said so
     bool disk_full = false;
     bool frozen = false;
     std::deque<std::function<void()>> inbox;  // while it is frozen
@@ -193,8 +195,8 @@ class Sim {
   int64_t ResultKey(size_t w, int64_t sequence) const {
     return static_cast<int64_t>(w) * 1'000'000 + sequence + int64_t{100'000'000} * workers_[w].boot;
   }
-  void BeginRun(size_t w, int boot, const v1::Assign& assign, int64_t give_up);
-  void FinishRun(size_t w, int boot, const v1::Assign& assign);
+  void BeginRun(size_t w, int boot, const worker::StartRun& run, int64_t give_up);
+  void FinishRun(size_t w, int boot, const worker::StartRun& run);
   v1::Measurement Measured(const v1::Assign& assign);
   void DoWorker(size_t w, worker::ConnectTracker&);
   void DoWorker(size_t w, worker::CloseTracker&);
@@ -223,7 +225,7 @@ class Sim {
   tuner::PreparedTask FromRows(const Fingerprint& workload) const;
   RunIds RowIds(const db::TrialRow& row) const;
   SimJob* FindJob(const std::string& id);
-  void SendBlob(StreamId session, const std::string& sha);
+  void SendBlob(StreamId session, const v1::Fetch& fetch);
   void ToWorkerSession(StreamId session, const v1::ServerMessage& m);
   void DoCore(tuner::PrepareTask& a);
   void DoCore(tuner::ComputeExpected& a);

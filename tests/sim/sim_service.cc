@@ -2,6 +2,8 @@
 // the client that submits the jobs.
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
+
 #include "compiler/support/fingerprint.h"
 #include "compiler/support/sha256.h"
 #include "tests/sim/fleet_sim.h"
@@ -278,17 +280,27 @@ void Sim::DoCore(tuner::DropBlob& a) {
   if (--kept[a.sha256] < 0) troubles.push_back("a blob was dropped more often than kept");
 }
 
-void Sim::SendBlob(StreamId session, const std::string& sha) {
+// In three pieces, so that links, disks and processes fail between them.
+void Sim::SendBlob(StreamId session, const v1::Fetch& fetch) {
   v1::ServerMessage m;
-  m.mutable_chunk()->set_sha256(sha);
-  const auto it = blobs_.find(sha);
+  v1::Chunk& c = *m.mutable_chunk();
+  c.set_sha256(fetch.sha256());
+  const auto it = blobs_.find(fetch.sha256());
   if (it == blobs_.end()) {
-    m.mutable_chunk()->set_error("gone");
-  } else {
-    m.mutable_chunk()->set_total(it->second.size());
-    m.mutable_chunk()->set_data(it->second);
+    c.set_error("gone");
+    ToWorkerSession(session, m);
+    return;
   }
-  ToWorkerSession(session, m);
+  const std::string& blob = it->second;
+  c.set_total(blob.size());
+  const size_t asked = fetch.max_bytes() == 0 ? blob.size() : fetch.max_bytes();
+  const size_t end = std::min<size_t>(blob.size(), fetch.offset() + asked);
+  const size_t piece = blob.size() / 3 + 1;
+  for (size_t at = fetch.offset(); at < end; at += piece) {
+    c.set_offset(at);
+    c.set_data(blob.substr(at, std::min(piece, end - at)));
+    ToWorkerSession(session, m);
+  }
 }
 
 void Sim::ToWorkerSession(StreamId session, const v1::ServerMessage& m) {

@@ -1,5 +1,6 @@
 // The simulation's workers: processes, their disks and devices.
 #include "compiler/support/fingerprint.h"
+#include "compiler/support/sha256.h"
 #include "tests/sim/fleet_sim.h"
 
 namespace whet::testing {
@@ -7,6 +8,7 @@ namespace {
 
 constexpr int64_t kUnsyncedFor = 5 * kSecond;  // what a spool wrote so lately, a power loss takes
 constexpr int64_t kBoxWait = 60 * kSecond;     // as the adapter waits for the device's lock
+constexpr double kBaselineNs = 5e5;            // of each device
 
 }  // namespace
 
@@ -22,9 +24,18 @@ void Sim::StartWorker(size_t w) {
   config.device.set_target("cpu");
   config.device.set_feature_set("f");
   config.device.set_host_boot_id("host");
+  config.baseline_version = 1;
+  config.baseline_ns = kBaselineNs;
   std::vector<v1::SpooledResult> spool;
   for (const auto& [sequence, file] : sw.spool) spool.push_back(file.result);
-  sw.core = std::make_unique<worker::WorkerCore>(config, spool, sw.cache, rng_.Next());
+  std::map<std::string, worker::PartialBlob> partial;
+  for (const auto& [sha, bytes] : sw.parts) {
+    partial[sha].bytes = bytes.size();
+    partial[sha].hash.Update(bytes);
+  }
+  sw.not_stored.clear();
+  sw.core = std::make_unique<worker::WorkerCore>(config, spool, sw.cache, rng_.Next(),
+                                                 std::move(partial));
   sw.tick_at = 0;
   Feed(w, worker::Tick{});
 }
@@ -57,6 +68,7 @@ void Sim::CrashWorker(size_t w, Loss loss, int64_t down) {
     std::erase_if(sw.spool,
                   [&](const auto& f) { return now() - f.second.written_ns < kUnsyncedFor; });
     sw.cache.clear();
+    sw.parts.clear();
     BootHost(&sw.clock);
   }
   loop_.After(down, [this, w] { StartWorker(w); });
@@ -186,7 +198,7 @@ void Sim::DoWorker(size_t w, worker::ToServer& a) {
   net_.Send(session, StreamEnd::kClient, [this, session, boot = server_boot_, m = a.message] {
     if (boot != server_boot_ || !core_) return;
     Note("s<", session, m);
-    if (m.has_fetch()) SendBlob(session, m.fetch().sha256());
+    if (m.has_fetch()) SendBlob(session, m.fetch());
     Do(core_->FromWorker(Local(server_clock_), session, m));
   });
 }
@@ -195,15 +207,32 @@ void Sim::DoWorker(size_t w, worker::ToServer& a) {
 
 void Sim::DoWorker(size_t w, worker::StoreBlob& a) {
   SimWorker& sw = workers_[w];
+  if (a.offset == 0) {
+    sw.not_stored.erase(a.sha256);
+    sw.parts.erase(a.sha256);
+  }
+  if (sw.not_stored.contains(a.sha256)) return;
+  std::string& part = sw.parts[a.sha256];
+  if (part.size() != a.offset) troubles.push_back("a piece of a blob does not follow the last one");
+  part += a.bytes;
   const Status stored = sw.disk_full ? ResourceExhausted("the simulated disk is full") : OkStatus();
-  if (stored.ok()) sw.cache[a.sha256] = a.bytes.size();
+  if (stored.ok() && a.last) {
+    if (Sha256Hex(part) != a.sha256) troubles.push_back("a blob is kept under another's hash");
+    sw.cache[a.sha256] = part.size();
+  }
+  if (!stored.ok()) sw.not_stored.insert(a.sha256);
+  if (stored.ok() && !a.last) return;
+  sw.parts.erase(a.sha256);
   loop_.After(0, [this, w, boot = sw.boot, sha = a.sha256, stored] {
     if (workers_[w].boot == boot)
       ToProcess(w, [this, w, sha, stored] { Feed(w, worker::BlobStored{sha, stored}); });
   });
 }
 
-void Sim::DoWorker(size_t w, worker::DropBlob& a) { workers_[w].cache.erase(a.sha256); }
+void Sim::DoWorker(size_t w, worker::DropBlob& a) {
+  workers_[w].cache.erase(a.sha256);
+  workers_[w].parts.erase(a.sha256);
+}
 
 void Sim::DoWorker(size_t w, worker::SaveResult& a) {
   SimWorker& sw = workers_[w];
@@ -249,17 +278,17 @@ void Sim::DoWorker(size_t w, worker::StartRun& a) {
   sw.run_asked = true;
   const v1::TrialIds& ids = a.assign.ids();
   ++starts[fmt::format("{}/{}/{}", ids.job_id(), ids.task(), ids.trial())];
-  BeginRun(w, sw.boot, a.assign, now() + kBoxWait);
+  BeginRun(w, sw.boot, a, now() + kBoxWait);
 }
 
-void Sim::BeginRun(size_t w, int boot, const v1::Assign& assign, int64_t give_up) {
+void Sim::BeginRun(size_t w, int boot, const worker::StartRun& run, int64_t give_up) {
   SimWorker& sw = workers_[w];
   if (sw.boot != boot) return;
   // Waiting for the lock is the worker's own doing: it does not while it is stopped.
   if (box_holder_.contains(sw.box) || sw.frozen) {
     if (now() < give_up || sw.frozen) {
       loop_.After(20 * kMillisecond,
-                  [this, w, boot, assign, give_up] { BeginRun(w, boot, assign, give_up); });
+                  [this, w, boot, run, give_up] { BeginRun(w, boot, run, give_up); });
       return;
     }
     v1::Measurement m;
@@ -271,21 +300,23 @@ void Sim::BeginRun(size_t w, int boot, const v1::Assign& assign, int64_t give_up
   }
   box_holder_[sw.box] = w;
   sw.holds_box = true;
-  sw.on_device = RunIdsOf(assign.ids());
+  sw.on_device = RunIdsOf(run.assign.ids());
   Note("runs " + sw.on_device->Text());
   history_.Add(What::kRunBegins, now(), *sw.on_device, sw.box);
   loop_.After(o_.run_ns / 2 + rng_.Below(o_.run_ns),
-              [this, w, boot, assign] { FinishRun(w, boot, assign); });
+              [this, w, boot, run] { FinishRun(w, boot, run); });
 }
 
-void Sim::FinishRun(size_t w, int boot, const v1::Assign& assign) {
+void Sim::FinishRun(size_t w, int boot, const worker::StartRun& run) {
   SimWorker& sw = workers_[w];
   if (sw.boot != boot || !sw.on_device) return;
   history_.Add(What::kRunEnds, now(), *sw.on_device, sw.box);
   sw.on_device.reset();
-  ToProcess(w, [this, w, m = Measured(assign)] {
+  worker::RunEnded ended{Measured(run.assign)};
+  if (run.baseline) ended.baseline_ns = kBaselineNs;
+  ToProcess(w, [this, w, ended] {
     LeaveDevice(w);
-    Feed(w, worker::RunEnded{m});
+    Feed(w, ended);
   });
 }
 
