@@ -539,6 +539,17 @@ TEST_F(WorkerCoreTest, TransferGoesOnWhereTheLinkBroke) {
   EXPECT_EQ(All<StartRun>(Step(BlobStored{Sha256Hex("object"), OkStatus()})).size(), 1u);
 }
 
+TEST_F(WorkerCoreTest, TransferOfALeaseThatEndedIsAskedForAgainUnderTheNext) {
+  Connect();
+  EXPECT_EQ(Fetches(Step(AssignMessage(1))).size(), 2u);
+  FromTracker ended;
+  ended.message.mutable_ended()->set_epoch(7);
+  EXPECT_EQ(All<CloseServer>(Step(ended)).size(), 1u);
+  Step(LeaseMessage(8));
+  Greet();
+  EXPECT_EQ(Fetches(Step(AssignMessage(1, 8))).size(), 2u);
+}
+
 TEST_F(WorkerCoreTest, TransferGoesOnWhereAFormerProcessStopped) {
   for (const std::string left : {"expe", "evil", "expected"}) {
     std::map<std::string, PartialBlob> partial;

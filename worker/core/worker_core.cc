@@ -468,8 +468,8 @@ void WorkerCore::Connect(int64_t now) {
   }
   const std::string address = DialAddress();
   if (server_ == Link::kUp && address.empty() && !running_ && spool_.empty() && lease_.epoch == 0) {
-    out_.push_back(CloseServer{});
-    server_ = Link::kDown;
+    DropServer(now, OkStatus());
+    server_failures_ = 0;
     server_retry_ns_ = now;
   }
   if (server_ == Link::kDown && !address.empty() && now >= server_retry_ns_) {
