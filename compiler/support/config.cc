@@ -40,6 +40,20 @@ std::string EnvName(const std::string& flag) {
 }
 
 // The value as text, as a flag would give it.
+// The parser's test for white space is undefined for U+FB26 to U+FEFE: where there is one of these,
+// it is not asked. The line, from 1; 0: none.
+int LineOfUnparsable(std::string_view text) {
+  int line = 1;
+  for (size_t i = 0; i + 2 < text.size(); ++i) {
+    line += text[i] == '\n';
+    if (text[i] != '\xEF') continue;
+    const auto rest = static_cast<unsigned>(static_cast<unsigned char>(text[i + 1]) << 8 |
+                                            static_cast<unsigned char>(text[i + 2]));
+    if (rest >= 0xACA6 && rest <= 0xBBBE) return line;
+  }
+  return 0;
+}
+
 bool TomlText(const toml::node& node, std::vector<std::string>* out) {
   if (const auto* array = node.as_array()) {
     for (const auto& element : *array) {
@@ -304,6 +318,11 @@ std::optional<int> ParseProgram(CLI::App& app, int argc, const char* const* argv
   if (!config.empty()) {
     const StatusOr<std::string> text = ReadFile(config, kMaxConfigBytes);
     if (!text.ok()) return Usage(program, Message(text.status()));
+    if (const int line = LineOfUnparsable(*text); line > 0) {
+      return Usage(program, fmt::format("'{}' line {}: characters U+FB26 to U+FEFE (presentation "
+                                        "forms, variation selectors) cannot be read here",
+                                        config, line));
+    }
     toml::parse_result parsed = toml::parse(*text, config);
     if (!parsed) {
       return Usage(program,
