@@ -39,7 +39,6 @@ std::string EnvName(const std::string& flag) {
   return name;
 }
 
-// The value as text, as a flag would give it.
 // The parser's test for white space is undefined for U+FB26 to U+FEFE: where there is one of these,
 // it is not asked. The line, from 1; 0: none.
 int LineOfUnparsable(std::string_view text) {
@@ -54,6 +53,7 @@ int LineOfUnparsable(std::string_view text) {
   return 0;
 }
 
+// The value as text, as a flag would give it.
 bool TomlText(const toml::node& node, std::vector<std::string>* out) {
   if (const auto* array = node.as_array()) {
     for (const auto& element : *array) {
