@@ -3,8 +3,8 @@
 #define TOML_EXCEPTIONS 0
 // Its assertions speak of what a file holds, and each is followed by an error in words.
 #define TOML_ASSERT(expression) static_assert(true)
-// Its tables of characters call what they do not list unreachable, which letters are (U+0228, U+060F,
-// U+FEBB): they are no white space.
+// Its tables of characters call what they do not list unreachable, which letters are (U+0228,
+// U+060F, U+FEBB): they are no white space.
 // clang-format off
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
