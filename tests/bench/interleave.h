@@ -83,9 +83,9 @@ inline Rounds Interleave(const std::vector<std::function<void()>>& run, const In
       static_cast<int>(std::min<double>(std::max<double>(wanted, o.least_rounds), o.most_rounds));
   // A machine that is never calm is measured as it is.
   constexpr int kPatience = 6;
-  bool calm_before = calm.Now(FmaGflops(vector_bits, 1e5));
+  double fma = FmaGflops(vector_bits, 1e5);
+  bool calm_before = calm.Now(fma);
   for (int kept = 0; kept < rounds;) {
-    const double fma = FmaGflops(vector_bits, 1e5);
     for (size_t i = order.size(); i-- > 1;)
       std::swap(order[i], order[static_cast<size_t>(rng.Below(static_cast<int64_t>(i) + 1))]);
     std::vector<double> us(run.size());
@@ -93,7 +93,8 @@ inline Rounds Interleave(const std::vector<std::function<void()>>& run, const In
       if (o.caches == Caches::kWarm && once_us[i] < kLongUs) run[i]();
       us[i] = time(run[i], r.timed[i].calls);
     }
-    const bool calm_after = calm.Now(FmaGflops(vector_bits, 1e5));
+    const double fma_after = FmaGflops(vector_bits, 1e5);
+    const bool calm_after = calm.Now(fma_after);
     if ((calm_before && calm_after) || r.disturbed >= kPatience * rounds) {
       for (size_t i = 0; i < run.size(); ++i) r.timed[i].us.push_back(us[i]);
       r.fma_gflops.push_back(fma);
@@ -101,6 +102,7 @@ inline Rounds Interleave(const std::vector<std::function<void()>>& run, const In
     } else {
       ++r.disturbed;
     }
+    fma = fma_after;
     calm_before = calm_after;
   }
   return r;
